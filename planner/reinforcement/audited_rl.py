@@ -37,16 +37,16 @@ def audit_rl(plan: Plan, scenario: Scenario, library: Library, tolerance: Tolera
     """Return every disagreement between the runs of a plan and what follows from scenario and library."""
     asked = {job.name: job for job in scenario.jobs if isinstance(job, RlJob)}
     stated = ", ".join(run.name for run in plan.reinforcement)
-    found = compare("", "reinforcement", ", ".join(asked), stated, tolerance)
+    violations = compare("", "reinforcement", ", ".join(asked), stated, tolerance)
     for run in plan.reinforcement:
         if (job := asked.get(run.name)) is not None:
-            found += _audit_run(run, job, scenario, library, plan.as_of, tolerance)
+            violations += _audit_run(run, job, scenario, library, plan.as_of, tolerance)
     for run in plan.reinforcement:
         if (job := asked.get(run.name)) is not None:
-            found += _times(run, job, plan, tolerance)
+            violations += _times(run, job, plan, tolerance)
     if len(plan.parts_that_end) > 1:
-        found += [Violation("", *broken) for broken in _needs(plan)]
-    return found + [violation for what in TOTALS for violation in _total(what, plan, scenario, tolerance)]
+        violations += [Violation("", *broken) for broken in _needs(plan)]
+    return violations + [violation for total in TOTALS for violation in _total(total, plan, scenario, tolerance)]
 
 
 TOTALS = ("hours", "cost", "cost_at_confidence")
@@ -58,57 +58,61 @@ def _times(run: RlRun, job: RlJob, plan: Plan, tolerance: Tolerance) -> list[Vio
 
     Nothing else runs while it does: a job that does not wait for it, directly or through others, has ended.
     """
-    ends = {each.name: each.finish_hours for each in plan.parts_that_end}
+    ends = {other.name: other.finish_hours for other in plan.parts_that_end}
     start = max((ends.get(wait.job, math.inf) + wait.lag_hours for wait in job.after), default=0.0)
-    found = compare(run.name, "start_at_hours", start, run.start_at_hours, tolerance, "hours")
+    violations = compare(run.name, "start_at_hours", start, run.start_at_hours, tolerance, "hours")
     limit = job.planned_deadline_hours
     end, room = run.start_at_hours + run.hours.at_confidence, RL_AGREEMENT * (limit or 0.0)
-    found += [Violation(run.name, *broken) for broken in at_most("deadline_hours", limit, end, room)]
-    for each in (part for part in plan.parts_that_end if part.name != run.name):
-        if each.start_at_hours < end - SAME_HOUR and each.finish_hours > run.start_at_hours + SAME_HOUR:
-            found.append(Violation(each.name, "times", f"not at the same time as {run.name}", each.start_at_hours))
-    return found
+    violations += [Violation(run.name, *broken) for broken in at_most("deadline_hours", limit, end, room)]
+    for other in (part for part in plan.parts_that_end if part.name != run.name):
+        if other.start_at_hours < end - SAME_HOUR and other.finish_hours > run.start_at_hours + SAME_HOUR:
+            violations.append(
+                Violation(other.name, "times", f"not at the same time as {run.name}", other.start_at_hours)
+            )
+    return violations
 
 
 def _needs(plan: Plan) -> Iterator[Broken]:
     """Yield GPUs that several parts hold at one time, and the most of each kind, that the plan states otherwise."""
-    parts, found = plan.parts_that_end, list[Counter[tuple[str, str]]]()
+    parts, moments = plan.parts_that_end, list[Counter[tuple[str, str]]]()
     for at in sorted({part.start_at_hours for part in parts}):
         held = Counter[tuple[str, str]]()
         for part in parts:
             if part.start_at_hours <= at + SAME_HOUR < part.finish_hours - SAME_HOUR:
                 for provider, gpu, gpus in part.held:
                     held[provider, gpu] += gpus
-        found.append(held)
-    busiest, most = max(found, key=Counter.total), Counter[tuple[str, str]]()
-    for held in found:
+        moments.append(held)
+    busiest, most = max(moments, key=Counter.total), Counter[tuple[str, str]]()
+    for held in moments:
         most |= held
     needed = {"at_one_time": busiest, "most_of_each": most if most != busiest else Counter()}
-    for what, needs in needed.items():
-        stated = Counter({(one.provider, one.gpu): one.gpus for one in getattr(plan, what)})
+    for field, needs in needed.items():
+        stated = Counter({(need.provider, need.gpu): need.gpus for need in getattr(plan, field)})
         if stated != needs:
-            yield what, str(dict(needs)), str(dict(stated))
+            yield field, str(dict(needs)), str(dict(stated))
 
 
-def _total(what: str, plan: Plan, scenario: Scenario, tolerance: Tolerance) -> list[Violation]:
+def _total(total: str, plan: Plan, scenario: Scenario, tolerance: Tolerance) -> list[Violation]:
     """Return where a figure of the whole plan is not that of its parts: dollars add up, the last end sets the hours.
 
     Of several jobs dollars at the confidence are checked with those of the others; here they keep the budget.
     """
-    parts, stated = plan.parts_that_end, getattr(plan, what)
-    if what == "cost_at_confidence":
+    parts, stated = plan.parts_that_end, getattr(plan, total)
+    if total == "cost_at_confidence":
         if len(parts) < 2:
             return []
         most = scenario.limits.budget_usd
-        found = [Violation("", *broken) for broken in at_most("limits.budget_usd", most, stated or 0.0, tolerance.usd)]
+        violations = [
+            Violation("", *broken) for broken in at_most("limits.budget_usd", most, stated or 0.0, tolerance.usd)
+        ]
         late = math.fsum(run.cost_at_confidence for run in plan.reinforcement)
-        return found if plan.jobs else [*found, *compare("", what, late, stated, tolerance, "usd")]
-    if what == "cost":
+        return violations if plan.jobs else [*violations, *compare("", total, late, stated, tolerance, "usd")]
+    if total == "cost":
         paid = math.fsum(reservation.usd for reservation in plan.reservations)
         usd = {name: paid + math.fsum(getattr(part.cost, name) for part in parts) for name in Spread.model_fields}
-        return compare("", what, Spread(**usd), stated, tolerance)
+        return compare("", total, Spread(**usd), stated, tolerance)
     ends = {name: max(part.delay_hours + getattr(part.hours, name) for part in parts) for name in Hours.model_fields}
-    return compare("", what, Hours(**ends), stated, tolerance)
+    return compare("", total, Hours(**ends), stated, tolerance)
 
 
 def _audit_run(
@@ -123,20 +127,20 @@ def _audit_run(
         own = report_rl(made, datetime.date.fromisoformat(as_of))
         own = own.model_copy(update={name: getattr(run, name) for name in NOT_OF_NAMES})
         bare: dict[str, object] = {"changes": {}}
-        found = compare(run.name, "", own.model_copy(update=bare), run.model_copy(update=bare), tolerance)
+        violations = compare(run.name, "", own.model_copy(update=bare), run.model_copy(update=bare), tolerance)
         explained = bool(run.ways or run.changes)  # a plan that is compared with another one has neither
         changes = changes_of(made, run.start_at_hours) if explained else {}
-        found += compare(run.name, "changes", ", ".join(changes), ", ".join(run.changes), tolerance)
-        for what in changes.keys() & run.changes.keys():
-            found += compare(run.name, f"changes.{what}", changes[what], run.changes[what], tolerance, "usd")
+        violations += compare(run.name, "changes", ", ".join(changes), ", ".join(run.changes), tolerance)
+        for change in changes.keys() & run.changes.keys():
+            violations += compare(run.name, f"changes.{change}", changes[change], run.changes[change], tolerance, "usd")
         own_rows = [way for way in run.ways if way.label == "plan"]
-        found += compare(run.name, "ways.plan", int(explained), len(own_rows), tolerance)
+        violations += compare(run.name, "ways.plan", int(explained), len(own_rows), tolerance)
         for way in own_rows:
-            found += compare(run.name, "ways.plan.cost_usd", own.cost_usd, way.cost_usd, tolerance, "usd")
+            violations += compare(run.name, "ways.plan.cost_usd", own.cost_usd, way.cost_usd, tolerance, "usd")
             late = own.hours.at_confidence
-            found += compare(run.name, "ways.plan.hours_at_confidence", late, way.hours_at_confidence, tolerance)
+            violations += compare(run.name, "ways.plan.hours_at_confidence", late, way.hours_at_confidence, tolerance)
         broken = [*_choices(made, job), *_limits(made, own, scenario)]
-        return found + [Violation(run.name, *each) for each in broken]
+        return violations + [Violation(run.name, *fault) for fault in broken]
     except (ScenarioError, ValueError, KeyError, IndexError, ZeroDivisionError, OverflowError) as error:
         # A plan of nonsense names or counts has no figures to compare.
         return [Violation(run.name, "figures", "something to compute", repr(error))]
@@ -181,7 +185,7 @@ def _choices(made: EvaluatedRl, job: RlJob) -> Iterator[Broken]:
 
 def _reward_choices(made: EvaluatedRl, job: RlJob) -> Iterator[Broken]:
     """Yield what a run chooses of its reward model that its job does not allow, or that its machines do not have."""
-    named, asked, each = made.named, job.reward_model, made.trainer.offer.gpus
+    named, asked, gpus_of_machine = made.named, job.reward_model, made.trainer.offer.gpus
     if asked is None:
         if named.reward_gpus or named.reward_offloads:
             yield "reward_model", "none", f"{named.reward_gpus} GPUs"
@@ -194,10 +198,10 @@ def _reward_choices(made: EvaluatedRl, job: RlJob) -> Iterator[Broken]:
     if asked.offload and not named.reward_offloads and not named.reward_gpus:
         yield "reward_offloads", "True", "False"
     if gpus := named.reward_gpus:
-        is_part, is_whole = gpus < each and named.trainer.instances == 1, gpus % each == 0
+        is_part, is_whole = gpus < gpus_of_machine and named.trainer.instances == 1, gpus % gpus_of_machine == 0
         if gpus not in REWARD_GPUS or not (is_part or is_whole) or made.training_gpus < 1:
-            what = f"{' or '.join(map(str, REWARD_GPUS))}, of one machine or whole machines"
-            yield "reward_gpus", what, gpus
+            allowed = f"{' or '.join(map(str, REWARD_GPUS))}, of one machine or whole machines"
+            yield "reward_gpus", allowed, gpus
 
 
 def _layout(made: EvaluatedRl) -> Iterator[Broken]:

@@ -153,10 +153,10 @@ class EvaluatedPool:
     @property
     def price(self) -> float:
         """Dollars per hour of one machine."""
-        found = self.offer.spot_usd_per_hour if self.named.on_spot else self.offer.usd_per_hour
-        if found is None:
+        usd = self.offer.spot_usd_per_hour if self.named.on_spot else self.offer.usd_per_hour
+        if usd is None:
             raise ValueError(f"{self.named.offer} is not sold so")
-        return found
+        return usd
 
     @property
     def billed_machines(self) -> float:
@@ -204,9 +204,9 @@ def start_hours_of(
     return float(boot_seconds(pull, stages) + moved + loaded) / HOUR
 
 
-def same_place(one: Offer, other: Offer) -> bool:
+def same_place(first: Offer, other: Offer) -> bool:
     """Return whether machines of two offers stand at one provider in one region, so that nothing leaves it."""
-    return (one.provider, one.regions) == (other.provider, other.regions)
+    return (first.provider, first.regions) == (other.provider, other.regions)
 
 
 def bytes_per_second_between(trainer: Offer, rollout: Offer, library: Library) -> float:
@@ -355,16 +355,16 @@ class EvaluatedRl:
         Longer answers get no more tokens on a GPU at a time than the search tries with those of the job.
         """
         job = self.job.model_copy(update={"work": self.job.work.model_copy(update=work)})
-        found = list[EvaluatedRl]()
+        variants = list[EvaluatedRl]()
         for micro_batch in MICRO_BATCHES:
             named = replace(self.named, micro_batch=micro_batch)
             other = replace(self, job=job, named=named, factors_of_job=self.factors)
             most = max(MICRO_BATCHES[-1] * self._longest_tokens, other._longest_tokens)
             try:
-                found += [other] if micro_batch * other._longest_tokens <= most and other.fits else []
+                variants += [other] if micro_batch * other._longest_tokens <= most and other.fits else []
             except ScenarioError:  # no engine holds the longest answer
                 continue
-        return min(found, key=lambda other: other.step_seconds, default=None)
+        return min(variants, key=lambda other: other.step_seconds, default=None)
 
     @cached_property
     def host_gb(self) -> float:
@@ -384,10 +384,10 @@ class EvaluatedRl:
     def _on_spot(self, step: RlStep) -> tuple[float, float]:
         """Return the seconds of a step with engines on spot, and the variance that their luck gives it, times hours."""
         pool, phases = self.engines_pool, step.phases
-        found = pool.named.instances, pool.availability, pool.mean_up_hours, pool.start_hours, pool.luck_hours
+        states = pool.named.instances, pool.availability, pool.mean_up_hours, pool.start_hours, pool.luck_hours
         sampling, rest = self.sampling_seconds(step), phases.new_weights + phases.fixed
         scored = phases.own_reward
-        both = spot_step(sampling, phases.trainer, rest, self.named.overlapped, SpotEngines(*found), scored)
+        both = spot_step(sampling, phases.trainer, rest, self.named.overlapped, SpotEngines(*states), scored)
         return float(both[0][0]), float(both[1][0])
 
     def phases_of(self, step: RlStep) -> RlPhases:
@@ -499,8 +499,8 @@ def stale_seconds(step: RlStep, staleness: int) -> float:
     setup, asked = step.engine.setup, step.asked
     stale = StaleRollout(asked.input, asked.answers, step.sampled, staleness)
     inputs = (setup.model, setup.hardware, setup.stack)
-    found = stale.seconds(inputs, step.lengths, float(setup.seats), step.engine.engines)
-    return float(np.ravel(found)[0]) * step.factors.rollout
+    seconds = stale.seconds(inputs, step.lengths, float(setup.seats), step.engine.engines)
+    return float(np.ravel(seconds)[0]) * step.factors.rollout
 
 
 # Observed runs of a job: what they were predicted to take, and the factors that follow.
@@ -560,8 +560,13 @@ def trainer_settings(job: RlJob, framework: str, method: str, bits: int, checkpo
     """Return the trainer of a job in the terms of the estimate, without machines."""
     lora = job.lora
     adapters = {"lora_targets": lora.targets, "dora": lora.dora, "adapt_head": lora.adapt_head}
-    found = {"framework": framework, "method": method, "weight_bits": bits, "activation_checkpointing": checkpointing}
-    return found | (adapters if method != "full" else {})
+    settings = {
+        "framework": framework,
+        "method": method,
+        "weight_bits": bits,
+        "activation_checkpointing": checkpointing,
+    }
+    return settings | (adapters if method != "full" else {})
 
 
 def machine_settings(offer: Offer, instances: int) -> dict[str, Any]:
@@ -655,19 +660,19 @@ def changes_of(made: EvaluatedRl, start_at_hours: float = 0.0) -> dict[str, floa
 
     What then ends after the deadline of a run that starts at `start_at_hours` says so.
     """
-    work, longest, found = made.job.work, made.step.longest, dict[str, float | None]()
+    work, longest, changes = made.job.work, made.step.longest, dict[str, float | None]()
 
-    def add(what: str, **changed: Any) -> None:
+    def add(name: str, **changed: Any) -> None:
         other = made.changed(**changed)
         late = other is not None and start_at_hours + other.late_hours > (made.job.planned_deadline_hours or math.inf)
-        found[what + ", after the deadline" * late] = None if other is None else 100.0 * other.usd() / work.steps
+        changes[name + ", after the deadline" * late] = None if other is None else 100.0 * other.usd() / work.steps
 
     add("twice the answers to each prompt", answers=2 * work.answers)
     longer = min(2 * longest, int(made.architecture.max_sequence - work.input_tokens))
     if longer > longest:
         add(f"answers up to {longer:,} tokens, of the same mean", longest_output=longer)
     add("answers of twice the spread in length", output_cv=min(2.0 * spread_of(work), 5.0))
-    return found
+    return changes
 
 
 _NAMES = (

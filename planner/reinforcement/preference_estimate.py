@@ -18,8 +18,8 @@ from planner.library.schema import Architecture, Library
 from planner.library.technique_tables import Tuning, read_techniques
 from planner.loading.question import resolve_cards
 from planner.reinforcement.rl_estimate import refuse_following
-from planner.reinforcement.rl_results import PreferenceEstimate
 from planner.results.plan_parts import Spread
+from planner.results.subject_runs import PreferenceEstimate
 from planner.scenario.techniques import WHERE, Configuration, Reference
 from planner.units import HOUR
 
@@ -87,8 +87,8 @@ def estimate_preference(
     """
     count, gpu = split_count(gpu)
     if count is not None and settings.setdefault("gpus", count) != count:
-        what = f"{count} by the name of the GPU, {settings['gpus']} here"
-        raise ScenarioError([Fault(WHERE, 0, "gpus", what, "give one of the two")])
+        problem = f"{count} by the name of the GPU, {settings['gpus']} here"
+        raise ScenarioError([Fault(WHERE, 0, "gpus", problem, "give one of the two")])
     own = {key: value for key, value in settings.items() if key in PREFERENCE_FIELDS}
     asked = Source(WHERE).validate(PreferenceSettings, own)
     of_trainer = {key: value for key, value in settings.items() if key not in PREFERENCE_FIELDS}
@@ -122,13 +122,17 @@ def _faults(asked: PreferenceSettings, method: str, network: Architecture) -> It
     if asked.compared_with == "adapter" and method == "full":
         yield "compared_with", "full training has no adapter to switch off", "give model or precomputed"
     if asked.longest_output is not None and asked.longest_output < asked.output:
-        what = f"{asked.longest_output:,} tokens are fewer than the mean of {asked.output:,.0f}"
-        yield "longest_output", what, "give at least the mean"
+        problem = f"{asked.longest_output:,} tokens are fewer than the mean of {asked.output:,.0f}"
+        yield "longest_output", problem, "give at least the mean"
     if asked.input + (asked.longest_output or asked.output) > network.max_sequence:
-        what = (
+        problem = (
             f"{asked.input:,.0f} + {asked.longest_output or asked.output:,.0f} tokens exceed {network.name}'s context"
         )
-        yield "longest_output" if asked.longest_output else "output", what, f"at most {network.max_sequence:,} together"
+        yield (
+            "longest_output" if asked.longest_output else "output",
+            problem,
+            f"at most {network.max_sequence:,} together",
+        )
 
 
 def _tuning(asked: PreferenceSettings) -> Tuning:
@@ -145,8 +149,8 @@ def _answer(asked: PreferenceSettings, run: Estimate, longest: int, library: Lib
     low, high = (float(factor) for factor in time_factors(spreads))
     price = asked.usd_per_gpu_hour
     basis = "given"
-    if price is None and (found := generation.least_usd_per_gpu_hour(run.gpu, library)):
-        price, basis = found[0], f"least on demand in the shipped market: {found[1]}"
+    if price is None and (offered := generation.least_usd_per_gpu_hour(run.gpu, library)):
+        price, basis = offered[0], f"least on demand in the shipped market: {offered[1]}"
     hours = seconds / HOUR
     usd = None if price is None else price * run.gpus * hours
     vram = run.vram_gib

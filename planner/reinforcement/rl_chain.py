@@ -26,22 +26,10 @@ from planner.arrays import Flags, Floats, Integers
 from planner.errors import AuditError, Fault, ScenarioError
 from planner.formulation.solvers import solver_versions
 from planner.reinforcement.evaluated_rl import EvaluatedRl, report_rl
-from planner.reinforcement.rl_questions import diagnose_rl
-from planner.reinforcement.rl_reasons import matches
-from planner.reinforcement.rl_search import undominated
-from planner.reinforcement.rl_solve import (
-    NOT_FOR_RL,
-    SAME_OBJECTIVE,
-    RlSearch,
-    RlWays,
-    check_rl,
-    count_ways,
-    evaluated_way,
-    limits_of,
-    search_rl,
-    told_run,
-    within,
-)
+from planner.reinforcement.rl_choice import SAME_OBJECTIVE, count_ways, diagnose_rl, evaluated_way, matches, told_run
+from planner.reinforcement.rl_limits import NOT_FOR_RL, check_rl, limits_of, within
+from planner.reinforcement.rl_sides import undominated
+from planner.reinforcement.rl_ways import RlSearch, RlWays, search_rl
 from planner.results.explanation import WhyNot
 from planner.results.plan import Plan, Status, most_of_each, needed_at_once
 from planner.results.plan_parts import CandidateCounts, Hours, Infeasible, Relaxation, Spread
@@ -85,11 +73,14 @@ def around(scenario: Scenario, late_hours: Mapping[str, float], late_usd: float)
     jobs = {job.name: job for job in scenario.jobs}
     for name, hours in late_hours.items():
         run = jobs.pop(name)
-        jobs = {other: _around(each, run, hours) for other, each in jobs.items()}
+        jobs = {other: _around(other_job, run, hours) for other, other_job in jobs.items()}
         deadline = run.planned_deadline_hours
         if run.release_hours and deadline is not None and run.release_hours + hours > deadline * (1 + PEAK_TOLERANCE):
             return None  # the runs before it end too late
-    is_late = any(each.deadline_hours is not None and each.deadline_hours <= _least_end(each) for each in jobs.values())
+    is_late = any(
+        other_job.deadline_hours is not None and other_job.deadline_hours <= _least_end(other_job)
+        for other_job in jobs.values()
+    )
     if is_late or (left is not None and left <= 0 and (jobs or left < -NOTICEABLE_USD)):
         return None
     reduced = without_jobs(scenario, set(late_hours), left)
@@ -99,9 +90,9 @@ def around(scenario: Scenario, late_hours: Mapping[str, float], late_usd: float)
 _WAIT = After(job="another")
 
 
-def _around(each: Job, job: Job, late_hours: float) -> Job:
+def _around(other: Job, job: Job, late_hours: float) -> Job:
     """Return one of the other jobs with what the run changes of its times."""
-    lags = {wait.job: wait.lag_hours for wait in each.after}
+    lags = {wait.job: wait.lag_hours for wait in other.after}
     update: dict[str, Any] = {}
     if job.name in lags:
         delay = late_hours + lags.pop(job.name)
@@ -109,17 +100,17 @@ def _around(each: Job, job: Job, late_hours: float) -> Job:
             lags[wait.job] = max(lags.get(wait.job, 0.0), wait.lag_hours + delay)
         update["after"] = tuple(_WAIT.model_copy(update={"job": name, "lag_hours": lag}) for name, lag in lags.items())
         if job.release_hours or not job.after:
-            update["release_hours"] = max(each.release_hours, job.release_hours + delay)
-    found = next((wait for wait in job.after if wait.job == each.name), None)
-    if found is not None and job.planned_deadline_hours is not None:
-        by = job.planned_deadline_hours - late_hours - found.lag_hours + each.start_slack_hours
-        update["deadline_hours"] = by if each.deadline_hours is None else min(by, each.deadline_hours)
-    return each.model_copy(update=update)
+            update["release_hours"] = max(other.release_hours, job.release_hours + delay)
+    wait_for_it = next((wait for wait in job.after if wait.job == other.name), None)
+    if wait_for_it is not None and job.planned_deadline_hours is not None:
+        by = job.planned_deadline_hours - late_hours - wait_for_it.lag_hours + other.start_slack_hours
+        update["deadline_hours"] = by if other.deadline_hours is None else min(by, other.deadline_hours)
+    return other.model_copy(update=update)
 
 
-def _least_end(each: Job) -> float:
+def _least_end(job: Job) -> float:
     """Return the hours before which a job cannot end."""
-    return each.release_hours + each.start_slack_hours
+    return job.release_hours + job.start_slack_hours
 
 
 def without_runs(scenario: Scenario) -> Scenario | None:
@@ -140,12 +131,12 @@ def starts_of(scenario: Scenario, late_hours: Mapping[str, float], plan: Plan) -
 
     `plan` is that of the other jobs, `late_hours` what each run takes at its confidence.
     """
-    ends, found = {each.name: each.finish_hours for each in plan.jobs}, dict[str, float]()
+    ends, starts = {job_before.name: job_before.finish_hours for job_before in plan.jobs}, dict[str, float]()
     for job in in_order(scenario):
         if job.name in late_hours:
-            found[job.name] = max((ends[wait.job] + wait.lag_hours for wait in job.after), default=0.0)
-            ends[job.name] = found[job.name] + late_hours[job.name]
-    return found
+            starts[job.name] = max((ends[wait.job] + wait.lag_hours for wait in job.after), default=0.0)
+            ends[job.name] = starts[job.name] + late_hours[job.name]
+    return starts
 
 
 def in_order(scenario: Scenario) -> list[Job]:
@@ -245,9 +236,11 @@ class Combinations:
         self.names = tuple(search.job.name for search in searches)
         kept = [self._kept(search.ways, which) for search, which in zip(searches, able, strict=True)]
         if (count := math.prod(map(len, kept))) > MOST_COMBINATIONS:
-            what = f"{NOT_FOR_RL}: {len(kept)} runs with {count:,} combinations of their ways"
-            raise ScenarioError([Fault(scenario.name, 0, "jobs", what, "plan some of them in a scenario of their own")])
-        way = np.stack([one.ravel() for one in np.meshgrid(*kept, indexing="ij")], axis=1)
+            problem = f"{NOT_FOR_RL}: {len(kept)} runs with {count:,} combinations of their ways"
+            raise ScenarioError(
+                [Fault(scenario.name, 0, "jobs", problem, "plan some of them in a scenario of their own")]
+            )
+        way = np.stack([column.ravel() for column in np.meshgrid(*kept, indexing="ij")], axis=1)
         self._set(way)
         rows = np.flatnonzero(self._may_be_in_time())
         self._set(way[rows[np.lexsort((self.usd[rows], self.hours[rows].sum(axis=1)))]])  # the fastest first
@@ -277,15 +270,15 @@ class Combinations:
     def _may_be_in_time(self) -> Flags:
         """Return the rows (n,) that would keep deadlines and budget if the other jobs took nothing."""
         budget, ends = self.scenario.limits.budget_usd, dict[str, Floats]()
-        found = np.ones(len(self.way), dtype=bool) if budget is None else self.late_usd <= budget
+        in_time = np.ones(len(self.way), dtype=bool) if budget is None else self.late_usd <= budget
         for job in in_order(self.scenario):
             waits = [ends[wait.job] + wait.lag_hours for wait in job.after]
-            start = np.maximum.reduce([np.full(len(found), job.release_hours), *waits])
+            start = np.maximum.reduce([np.full(len(in_time), job.release_hours), *waits])
             took = self.hours[:, self.names.index(job.name)] if job.name in self.names else 0.0
             ends[job.name] = start + took
             if job.planned_deadline_hours is not None:
-                found &= ends[job.name] <= job.planned_deadline_hours * (1.0 + PEAK_TOLERANCE)
-        return found
+                in_time &= ends[job.name] <= job.planned_deadline_hours * (1.0 + PEAK_TOLERANCE)
+        return in_time
 
     def least(self) -> tuple[float, int] | None:
         """Return the least dollars of all and the row; None where no row leaves the others a plan.
@@ -377,7 +370,7 @@ class Combinations:
         budget, room = self.scenario.limits.budget_usd, late_hours.copy()
         starts = starts_of(self.scenario, self.late_hours(late_hours), plan)
         for place, job in enumerate(runs_of(self.scenario)):
-            if not any(wait.job == job.name for each in self.scenario.jobs for wait in each.after):
+            if not any(wait.job == job.name for other in self.scenario.jobs for wait in other.after):
                 deadline = job.planned_deadline_hours
                 room[place] = math.inf if deadline is None else deadline - starts[job.name]
         able = np.asarray((self.hours <= room).all(axis=1))
@@ -394,7 +387,9 @@ class Combinations:
 
 def paid_at_confidence(plan: Plan) -> float:
     """Return the dollars at the confidence of a plan without runs, of jobs together as each needs by itself."""
-    return math.fsum((*(job.cost_at_confidence for job in plan.jobs), *(one.usd for one in plan.reservations)))
+    return math.fsum(
+        (*(job.cost_at_confidence for job in plan.jobs), *(reservation.usd for reservation in plan.reservations))
+    )
 
 
 def sum_of(columns: Iterable[Floats]) -> Floats:
@@ -416,7 +411,7 @@ def combined_ways(
     for search in searches:
         kept, query = within(limits_of(search), len(search.ways)), shared.asked.get(search.job.name)
         able.append(kept if query is None else kept & matches(search, query))
-    has_ways = all(each.any() for each in able)
+    has_ways = all(ways.any() for ways in able)
     return searches, tuple(able), Combinations(scenario, searches, tuple(able), shared) if has_ways else None
 
 
@@ -430,13 +425,13 @@ def solve_chain(scenario: Scenario, shared: ChainSearch, started: float, explain
     """
     options = shared.options
     searches, able, rows = combined_ways(scenario, shared)
-    found = rows.least() if rows is not None else None
+    least = rows.least() if rows is not None else None
     counts = functools.reduce(add_counts, map(count_ways, searches))
-    if rows is None or found is None:
+    if rows is None or least is None:
         gave_up = rows is not None and rows.gave_up
         why = _diagnosed(scenario, searches, able, shared) if explains and not gave_up else None
         return _no_plan(scenario, counts, options, started, why, "no_plan" if gave_up else "infeasible")
-    usd, at = found
+    usd, at = least
     as_of = options.as_of or datetime.date.today()
     every, told = rows.made_of(at), list[RlRun]()
     runs = [report_rl(made, as_of) for made in every]
@@ -466,7 +461,7 @@ def joined(
     every: tuple[Plan | RlRun, ...] = (plan, *runs)
     ages = [part.price_age_days for part in every if part.price_age_days is not None]
     parts: tuple[Assignment | RlRun, ...] = (*plan.jobs, *runs)
-    together, each = needed_at_once(parts), most_of_each(parts)
+    together, most = needed_at_once(parts), most_of_each(parts)
     notes = [note if len(runs) == 1 else f"{run.name}: {note}" for run in runs for note in run.notes]
     return plan.model_copy(
         update={
@@ -485,7 +480,7 @@ def joined(
             "reinforcement": tuple(runs),
             "faster": (), "shared_limits": (),
             "at_one_time": together,
-            "most_of_each": () if each == together else each,
+            "most_of_each": () if most == together else most,
             "warnings": tuple(dict.fromkeys((*plan.warnings, *notes))),
             "inputs": build_inputs(scenario, parts, solver_versions()),
         }
@@ -527,7 +522,7 @@ def jobs_of_chain(plan: Plan, scenario: Scenario) -> tuple[Plan, Scenario]:
     asked = around(scenario, hours, math.fsum(run.cost_at_confidence for run in plan.reinforcement))
     if asked is None:  # an edited plan, whose hours or dollars its check names
         asked = around(scenario, dict.fromkeys(hours, 0.0), 0.0) or scenario
-    paid = math.fsum(one.usd for one in plan.reservations)
+    paid = math.fsum(reservation.usd for reservation in plan.reservations)
     chance = budget_probability(asked, plan.jobs, paid)
     update = {"budget_usd": asked.limits.budget_usd, "budget_probability": chance}
     return other_jobs(plan).model_copy(update=update), asked
@@ -540,11 +535,9 @@ def other_jobs(plan: Plan) -> Plan:
     objective, bound = plan.objective - usd, None if plan.bound is None else plan.bound - usd
     gap = None if bound is None else max(0.0, objective - bound) / max(abs(objective), 1e-9)
     is_proven = gap is not None and gap <= SAME_OBJECTIVE
-    ages = [each.price_age_days for each in plan.jobs if each.price_age_days is not None]
+    ages = [job.price_age_days for job in plan.jobs if job.price_age_days is not None]
     together, every = needed_at_once(plan.jobs), most_of_each(plan.jobs)
-    hours = {
-        name: max(each.delay_hours + getattr(each.hours, name) for each in plan.jobs) for name in Hours.model_fields
-    }
+    hours = {name: max(job.delay_hours + getattr(job.hours, name) for job in plan.jobs) for name in Hours.model_fields}
     return plan.model_copy(
         update={
             "reinforcement": (),
@@ -586,12 +579,12 @@ Reasons = TypeVar("Reasons", Infeasible, WhyNot)
 
 def renumbered(why: Reasons, scenario: Scenario, job: RlJob) -> Reasons:
     """Return the reasons of the run alone with its place among all jobs, where settings name it by its place."""
-    index = [each.name for each in scenario.jobs].index(job.name)
+    index = [other.name for other in scenario.jobs].index(job.name)
     relax = (
-        one.model_copy(update={"setting": one.setting.replace("jobs.0.", f"jobs.{index}.", 1)})
-        if one.setting.startswith("jobs.0.")
-        else one
-        for one in why.relax
+        relaxation.model_copy(update={"setting": relaxation.setting.replace("jobs.0.", f"jobs.{index}.", 1)})
+        if relaxation.setting.startswith("jobs.0.")
+        else relaxation
+        for relaxation in why.relax
     )
     return why.model_copy(update={"relax": tuple(relax)})
 
@@ -605,10 +598,10 @@ def _diagnosed(
     """
     relax = list[Relaxation]()
     for path, given in given_values(scenario):
-        found = least_value(scenario, path, given, shared)
-        if found is None:
+        least = least_value(scenario, path, given, shared)
+        if least is None:
             continue
-        more, plan = found
+        more, plan = least
         assert plan.cost is not None and plan.hours is not None
         setting = f"{setting_path(path, scenario)}={more:.10g}{'' if path == BUDGET else 'h'}"
         change = {"limit": path, "from": given, "to": more, "setting": setting, "way": len(relax) + 1}

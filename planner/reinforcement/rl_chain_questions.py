@@ -27,7 +27,8 @@ from planner.reinforcement.rl_chain import (
     with_value,
     without_runs,
 )
-from planner.reinforcement.rl_questions import given_lists, segment_job, without_lists
+from planner.reinforcement.rl_choice import segment_job
+from planner.reinforcement.rl_limits import given_lists, without_lists
 from planner.reinforcement.rl_reasons import WORTH_USD, answer_rl_query, not_admitted, pinned_job
 from planner.results.explanation import (
     Binding,
@@ -84,13 +85,13 @@ class ChainProgram(timetable.TurnProgram):
             took = float(hours.sum())  # the runs follow one another, so that all hours are their sum and a rest
             if best <= took + rest:
                 break
-            found = self._end_around(rows, hours, late_usd)
+            end = self._end_around(rows, hours, late_usd)
             if number == 0:
-                if found is None:
+                if end is None:
                     return None
-                rest = found - took
-            elif found is not None:
-                best = min(best, found)
+                rest = end - took
+            elif end is not None:
+                best = min(best, end)
         return best * (1 + timetable.SAME_DEADLINE) if math.isfinite(best) else None
 
     def _end_around(self, rows: Combinations, hours: Floats, late_usd: float) -> float | None:
@@ -121,20 +122,20 @@ class ChainProgram(timetable.TurnProgram):
 def frontier_of_chain(scenario: Scenario, shared: ChainSearch, by: GroupBy | None, points: int) -> Frontier:
     """Return the cost for every deadline of all jobs together; exact where no step between two points is left open."""
     if by is not None:
-        what = f"curves by {by} are not modelled for kind rl: a way may have two kinds of GPUs"
-        raise ScenarioError([Fault(scenario.name, 0, "--by", what, f"use explain --why-not {by}=NAME")])
+        problem = f"curves by {by} are not modelled for kind rl: a way may have two kinds of GPUs"
+        raise ScenarioError([Fault(scenario.name, 0, "--by", problem, f"use explain --why-not {by}=NAME")])
     started = perf_counter()
     whole = solve_chain(scenario, shared, started)
     if whole.status not in SOLVED:
         return _frontier(scenario, whole, (), (), started)
     program = ChainProgram(scenario, shared)
     try:
-        found, notes = program.fill_points([math.inf], (), (), program.most_deadlines(points))
+        vertices, notes = program.fill_points([math.inf], (), (), program.most_deadlines(points))
     except SolverLimitError:
         return _frontier(scenario, whole.model_copy(update={"status": "no_plan"}), (), (), started)
     made = list[Point]()
-    for one in found:
-        made.append(_point(one, made))
+    for vertex in vertices:
+        made.append(_point(vertex, made))
     return _frontier(scenario, whole, tuple(made), notes, started)
 
 
@@ -155,17 +156,17 @@ def _frontier(
     ).with_plan(whole)  # fmt: skip
 
 
-def _point(one: Breakpoint, before: list[Point]) -> Point:
+def _point(vertex: Breakpoint, before: list[Point]) -> Point:
     """Return a breakpoint with its plan; `before` are those that end earlier."""
-    plan = one.plan
+    plan = vertex.plan
     assert plan is not None and plan.hours is not None
     last = max(plan.parts_that_end, key=lambda part: part.finish_hours)
     start = max(pool.start_hours for pool in last.pools) if isinstance(last, RlRun) else last.start_hours
     return Point(
-        hours=one.hours, expected_hours=plan.hours.expected, cost_usd=one.usd, jobs=plan.jobs,
-        reservations=plan.reservations, reinforcement=plan.reinforcement, bound=one.bound, gap=one.gap,
+        hours=vertex.hours, expected_hours=plan.hours.expected, cost_usd=vertex.usd, jobs=plan.jobs,
+        reservations=plan.reservations, reinforcement=plan.reinforcement, bound=vertex.bound, gap=vertex.gap,
         change=describe_job_differences(before[-1].planned if before else (), plan.parts_that_end),
-        floor_usd=one.floor_usd, mostly_start_up=start > 0.5 * last.hours.expected,
+        floor_usd=vertex.floor_usd, mostly_start_up=start > 0.5 * last.hours.expected,
     )  # fmt: skip
 
 
@@ -194,17 +195,19 @@ def explain_chain(scenario: Scenario, why_not: str | None, options: SolveOptions
     started, shared = perf_counter(), ChainSearch(library, options)
     query = None if why_not is None else _query_of(why_not, scenario, library)
     plan = solve_chain(scenario, shared, started, explains=why_not is None)
-    found = Explanation(
+    explanation = Explanation(
         scenario=scenario.name, status=plan.status, plan=_summary_of(plan), cut=plan.cut,
         cost_usd=plan.cost.expected if plan.cost else None, hours=plan.hours.expected if plan.hours else None,
     )  # fmt: skip
     if query is not None:
-        found = found.model_copy(update={"why_not": _why_not(scenario, plan, *query, shared)})
+        explanation = explanation.model_copy(update={"why_not": _why_not(scenario, plan, *query, shared)})
     elif plan.infeasible is not None:
-        found = found.model_copy(update={"relax": plan.infeasible.relax, "nearest": plan.infeasible.nearest})
+        explanation = explanation.model_copy(
+            update={"relax": plan.infeasible.relax, "nearest": plan.infeasible.nearest}
+        )
     elif plan.objective is not None:
-        return _with_binding(found, _binding(scenario, plan, _freed(scenario), shared), started)
-    return found.model_copy(update={"seconds": perf_counter() - started})
+        return _with_binding(explanation, _binding(scenario, plan, _freed(scenario), shared), started)
+    return explanation.model_copy(update={"seconds": perf_counter() - started})
 
 
 def _summary_of(plan: Plan) -> str:
@@ -221,22 +224,22 @@ def _words_of(plan: Plan) -> str:
 def explain_times_and_dollars(scenario: Scenario, plan: Plan, shared: ChainSearch) -> Explanation:
     """Return what the budget and each deadline cost a plan: what `explain_chain` has without a search for new ways."""
     started = perf_counter()
-    found = Explanation(
+    explanation = Explanation(
         scenario=scenario.name, status=plan.status, plan=_summary_of(plan), cut=plan.cut,
         cost_usd=plan.cost.expected if plan.cost else None, hours=plan.hours.expected if plan.hours else None,
     )  # fmt: skip
     given = ((path, value, with_value(scenario, path, None)) for path, value in given_values(scenario))
-    return _with_binding(found, _binding(scenario, plan, given, shared), started)
+    return _with_binding(explanation, _binding(scenario, plan, given, shared), started)
 
 
 def _with_binding(
-    found: Explanation, binding: Iterator[tuple[Binding, LimitSensitivity | None]], started: float
+    explanation: Explanation, binding: Iterator[tuple[Binding, LimitSensitivity | None]], started: float
 ) -> Explanation:
     """Return the explanation with the limits that bind, the one that costs most first."""
     pairs = sorted(binding, key=lambda pair: -pair[0].saving)
     steps = tuple(step for _, step in pairs if step is not None)
-    update = {"binding": tuple(one for one, _ in pairs), "next_steps": steps, "seconds": perf_counter() - started}
-    return found.model_copy(update=update)
+    update = {"binding": tuple(limit for limit, _ in pairs), "next_steps": steps, "seconds": perf_counter() - started}
+    return explanation.model_copy(update=update)
 
 
 def _freed(scenario: Scenario) -> Iterator[tuple[str, float | str, Scenario]]:
@@ -283,10 +286,10 @@ def _least_step(scenario: Scenario, plan: Plan, path: str, shared: ChainSearch) 
     """Return the least budget or deadline with which the chain costs less."""
     given = dict(given_values(scenario))[path]
     assert plan.objective is not None and plan.hours is not None and plan.cost is not None
-    found = least_value(scenario, path, given, shared, plan.objective - WORTH_USD)
-    if found is None:
+    least = least_value(scenario, path, given, shared, plan.objective - WORTH_USD)
+    if least is None:
         return None
-    value, better = found
+    value, better = least
     assert better.objective is not None and better.hours is not None
     unit = "" if path == BUDGET else "h"
     return LimitSensitivity(
@@ -307,8 +310,8 @@ def _query_of(text: str, scenario: Scenario, library: Library) -> tuple[WhyNotQu
     with every fault.
     """
     named = {key.strip(): value.strip() for key, _, value in (part.partition("=") for part in text.split(","))}
-    runs, others = runs_of(scenario), tuple(each for each in scenario.jobs if not isinstance(each, RlJob))
-    if named.get("job") not in {each.name for each in others}:
+    runs, others = runs_of(scenario), tuple(other for other in scenario.jobs if not isinstance(other, RlJob))
+    if named.get("job") not in {other.name for other in others}:
         query = parse_query(text, scenario, library)
         return query, next((job for job in runs if job.name == named.get("job")), runs[0])
     return parse_query(text, scenario.model_copy(update={"jobs": others}), library), None
@@ -323,16 +326,18 @@ def _why_not(scenario: Scenario, plan: Plan, query: WhyNotQuery, job: RlJob | No
     if job is not None:
         pinned = pinned_job(job, query)
         lists = tuple(not_admitted(shared.ways(scenario, job), pinned, query))
-        jobs = tuple(pinned if each is job else each for each in scenario.jobs)
+        jobs = tuple(pinned if other is job else other for other in scenario.jobs)
         asked = scenario.model_copy(update={"jobs": jobs})
     of_run, of_other = ({}, query) if job is None else ({job.name: query}, None)
     forced = solve_chain(asked, ChainSearch(shared.library, shared.options, of_run, of_other), perf_counter())
     if forced.objective is None or forced.cost is None or forced.hours is None:
         given = dict(given_values(scenario))
-        relax = tuple(one for one in (forced.infeasible.relax if forced.infeasible else ()) if one.limit in given)
+        relax = tuple(
+            change for change in (forced.infeasible.relax if forced.infeasible else ()) if change.limit in given
+        )
         if not relax or lists:
             return _excluded(scenario, query, job, shared)
-        reasons = tuple(f"with the other jobs it needs {one.change_to:,.10g} of {one.limit}" for one in relax)
+        reasons = tuple(f"with the other jobs it needs {change.change_to:,.10g} of {change.limit}" for change in relax)
         return WhyNot(
             asked=query.text, status="beyond", reasons=reasons, relax=relax,
             cost_usd=relax[0].cost_usd, hours=relax[0].hours,
@@ -346,7 +351,9 @@ def _why_not(scenario: Scenario, plan: Plan, query: WhyNotQuery, job: RlJob | No
         needed = _excluded(scenario, query, job, shared)
         then = f"${forced.cost.expected:,.2f} for all jobs"
         costs = {"then": then, "cost_usd": forced.cost.expected, "hours": forced.hours.expected}
-        relax = tuple(one.model_copy(update=costs) for one in needed.relax if one.limit.startswith(f"jobs.{job.name}."))
+        relax = tuple(
+            change.model_copy(update=costs) for change in needed.relax if change.limit.startswith(f"jobs.{job.name}.")
+        )
         return needed.model_copy(update={"status": "beyond", "relax": relax, "plan": _words_of(forced), **figures})
     changed = describe_job_differences(plan.parts_that_end, forced.parts_that_end) if plan.planned else ""
     is_plan = bool(plan.planned) and not changed
@@ -359,13 +366,13 @@ def _why_not(scenario: Scenario, plan: Plan, query: WhyNotQuery, job: RlJob | No
 def _excluded(scenario: Scenario, query: WhyNotQuery, job: RlJob | None, shared: ChainSearch) -> WhyNot:
     """Return what excludes what is asked for of one job, without figures: those of one part are none of the chain."""
     if job is not None:
-        found: WhyNot | None = renumbered(answer_rl_query(shared.ways(scenario, job), None, query), scenario, job)
+        answer: WhyNot | None = renumbered(answer_rl_query(shared.ways(scenario, job), None, query), scenario, job)
     else:
         others = without_runs(scenario)
-        found = None if others is None else explain(others, query.text, shared.options, shared.library).why_not
-    if found is None or found.status in ("chosen", "possible"):
+        answer = None if others is None else explain(others, query.text, shared.options, shared.library).why_not
+    if answer is None or answer.status in ("chosen", "possible"):
         reason = "with the other jobs no plan runs it so, whatever the budget or the deadline alone is"
         return WhyNot(asked=query.text, status="impossible", reasons=(reason,))
-    relax = tuple(one.model_copy(update={"then": "", "cost_usd": None, "hours": None}) for one in found.relax)
+    relax = tuple(change.model_copy(update={"then": "", "cost_usd": None, "hours": None}) for change in answer.relax)
     none = dict.fromkeys(("cost_usd", "hours", "times"))
-    return found.model_copy(update={"relax": relax, "remedies": (), "plan": "", **none})
+    return answer.model_copy(update={"relax": relax, "remedies": (), "plan": "", **none})

@@ -24,7 +24,6 @@ from planner.library.names import split_count
 from planner.library.reading import CardNames, is_config_path, teacher_card
 from planner.library.schema import Architecture, GpuSpec, Library
 from planner.loading.question import resolve_cards
-from planner.reinforcement.rl_results import RlEstimate, RlWay
 from planner.reinforcement.rl_step import (
     AS_ESTIMATED,
     AnswerLengths,
@@ -40,7 +39,7 @@ from planner.reinforcement.rl_step import (
 )
 from planner.results.plan_parts import Spread
 from planner.results.run_results import Estimate
-from planner.results.subject_runs import PhaseMemory, layout_words
+from planner.results.subject_runs import PhaseMemory, RlEstimate, RlWay, layout_words
 from planner.scenario.job import RolloutBits
 from planner.scenario.rl_job import (
     ALGORITHMS,
@@ -186,8 +185,8 @@ def resolve_step(architecture: str | Architecture, gpu: str, library: Library | 
     """Return the step that `estimate_rl` estimates, with its names resolved; settings and errors are its own."""
     count, gpu = split_count(gpu)
     if count is not None and settings.setdefault("gpus", count) != count:
-        what = f"{count} by the name of the GPU, {settings['gpus']} here"
-        raise ScenarioError([Fault(WHERE, 0, "gpus", what, "give one of the two")])
+        problem = f"{count} by the name of the GPU, {settings['gpus']} here"
+        raise ScenarioError([Fault(WHERE, 0, "gpus", problem, "give one of the two")])
     asked = Source(WHERE).validate(RlSettings, {key: value for key, value in settings.items() if key in RL_FIELDS})
     of_trainer = {key: value for key, value in settings.items() if key not in RL_FIELDS}
     refuse_following(of_trainer, FOLLOWING)
@@ -217,11 +216,11 @@ def _check(asked: RlSettings, trainer: Configuration, network: Architecture) -> 
     longest = asked.longest_output or min(LONGER * asked.output, network.max_sequence - asked.input)
     faults += [Fault(WHERE, 0, *fault) for fault in reward_model_faults(asked.reward_model, asked.input + longest)]
     if asked.algorithm not in REFERENCE:
-        what, fix = f"unknown algorithm {asked.algorithm!r}", name_fix(asked.algorithm, ALGORITHMS)
-        faults.append(Fault(WHERE, 0, "algorithm", what, fix))
+        problem, fix = f"unknown algorithm {asked.algorithm!r}", name_fix(asked.algorithm, ALGORITHMS)
+        faults.append(Fault(WHERE, 0, "algorithm", problem, fix))
     if asked.algorithm in GROUPED and asked.answers < 2:
-        what = f"{asked.algorithm} compares the answers to a prompt: 1 has none to compare with"
-        faults.append(Fault(WHERE, 0, "answers", what, "give 2 or more"))
+        problem = f"{asked.algorithm} compares the answers to a prompt: 1 has none to compare with"
+        faults.append(Fault(WHERE, 0, "answers", problem, "give 2 or more"))
     if network.image is not None:
         faults.append(Fault(WHERE, 0, "", f"{network.name} makes images", "choose a language model"))
     raise_faults(faults, ScenarioError)
@@ -231,12 +230,12 @@ def _length_faults(asked: RlSettings, network: Architecture) -> Iterator[tuple[s
     """Yield place, fault and mend of lengths that do not fit each other or the model."""
     longest = asked.longest_output or asked.output
     if longest < asked.output:
-        what = f"{longest:,} tokens are fewer than the mean of {asked.output:,.0f}"
-        yield "longest_output", what, "give at least the mean"
+        problem = f"{longest:,} tokens are fewer than the mean of {asked.output:,.0f}"
+        yield "longest_output", problem, "give at least the mean"
     if asked.input + longest > network.max_sequence:
         where = "longest_output" if asked.longest_output else "output"
-        what = f"{asked.input:,.0f} + {longest:,.0f} tokens exceed the context of {network.name}"
-        yield where, what, f"at most {network.max_sequence:,} together"
+        problem = f"{asked.input:,.0f} + {longest:,.0f} tokens exceed the context of {network.name}"
+        yield where, problem, f"at most {network.max_sequence:,} together"
 
 
 def reward_model_faults(name: str | None, tokens: float) -> Iterator[tuple[str, str, str]]:
@@ -250,8 +249,10 @@ def reward_model_faults(name: str | None, tokens: float) -> Iterator[tuple[str, 
     if card.image is not None:
         yield "reward_model", f"{card.name} makes images", "choose a language model"
     elif tokens > card.max_sequence:
-        what = f"prompts and answers of up to {tokens:,.0f} tokens exceed the context of {card.name}, which scores them"
-        yield "reward_model", what, f"give longest_output: at most {card.max_sequence:,} tokens together"
+        problem = (
+            f"prompts and answers of up to {tokens:,.0f} tokens exceed the context of {card.name}, which scores them"
+        )
+        yield "reward_model", problem, f"give longest_output: at most {card.max_sequence:,} tokens together"
 
 
 def _division_faults(asked: RlSettings, trainer: Configuration) -> Iterator[tuple[str, str, str]]:
@@ -263,20 +264,20 @@ def _division_faults(asked: RlSettings, trainer: Configuration) -> Iterator[tupl
     if asked.reward_model is None and (asked.reward_gpus is not None or asked.reward_offload):
         yield "reward_gpus" if asked.reward_gpus else "reward_offload", "no model scores answers", "give --reward-model"
     elif asked.reward_gpus is not None and asked.reward_offload:
-        what = "a reward model on GPUs of its own stays there"
-        yield "reward_offload", what, "leave out --reward-gpus or --reward-offload"
+        problem = "a reward model on GPUs of its own stays there"
+        yield "reward_offload", problem, "leave out --reward-gpus or --reward-offload"
     if asked.rollout_usd_per_gpu_hour is not None and asked.rollout_gpus is None:
         yield "rollout_usd_per_gpu_hour", "no GPUs only sample", "give --rollout-gpus, or leave it out"
     divided = [name for name in TRAINER_DEGREES if (getattr(trainer, name) or 1) > 1]
     if divided and trainer.framework not in DIVIDING:
-        what = f"framework {trainer.framework} shards, and divides no layers"
-        yield divided[0], what, f"give --framework {' or '.join(DIVIDING)}, or leave it out"
+        problem = f"framework {trainer.framework} shards, and divides no layers"
+        yield divided[0], problem, f"give --framework {' or '.join(DIVIDING)}, or leave it out"
     most = asked.rollout_gpus or trainer.gpus
     if asked.rollout_parallel and most % asked.rollout_parallel:
         yield "rollout_parallel", f"{asked.rollout_parallel} does not divide {most} GPUs", "give a divisor"
     if asked.prompts * asked.answers < asked.updates:
-        what = f"{asked.prompts * asked.answers:,} answers cannot be divided among {asked.updates:,} updates"
-        yield "updates", what, "give fewer"
+        problem = f"{asked.prompts * asked.answers:,} answers cannot be divided among {asked.updates:,} updates"
+        yield "updates", problem, "give fewer"
 
 
 class EngineChoice(NamedTuple):
@@ -323,8 +324,8 @@ def host_copy_rate(card: GpuSpec, library: Library) -> float:
 def more_sharded(library: Library) -> list[str]:
     """Return the shardings of gradients and weights over all GPUs, which leave more room, the least first."""
     values = library.techniques.values.sharding.values
-    found = [name for name, value in values.items() if value.zero_stage >= WHOLE_SHARDS - 1 and not value.hybrid]
-    return sorted(found, key=lambda name: values[name].zero_stage)
+    shardings = [name for name, value in values.items() if value.zero_stage >= WHOLE_SHARDS - 1 and not value.hybrid]
+    return sorted(shardings, key=lambda name: values[name].zero_stage)
 
 
 @dataclass(frozen=True)
@@ -446,17 +447,17 @@ class RlStep:
         Where a sharding is not asked for, the least that has room for reference and critic, too.
         """
         sequence, micro_batch = self.asked.input + self.longest, self.trainer.micro_batch or 1
-        found = self._train(sequence, micro_batch, None)
+        trained = self._train(sequence, micro_batch, None)
         if self.trainer.sharding is not None or self.trainer.gpus == 1:
-            return found
+            return trained
         for sharding in more_sharded(self.library):
-            if self.training_memory(found).fits:
+            if self.training_memory(trained).fits:
                 break
             try:
-                found = min(found, self._train(sequence, micro_batch, sharding), key=lambda run: run.vram_gib.peak)
+                trained = min(trained, self._train(sequence, micro_batch, sharding), key=lambda run: run.vram_gib.peak)
             except ScenarioError:  # the framework has no such sharding
                 continue
-        return found
+        return trained
 
     @cached_property
     def speed(self) -> Estimate:
@@ -547,7 +548,7 @@ class RlStep:
     @cached_property
     def engine(self) -> EngineChoice:
         """The engine whose rollout is the fastest among the numbers of GPUs that hold it; `ScenarioError` if none."""
-        asked, found, refused = self.asked, list[EngineChoice](), ""
+        asked, choices, refused = self.asked, list[EngineChoice](), ""
         counts = [asked.rollout_parallel] if asked.rollout_parallel else ENGINE_GPUS
         for count in (count for count in counts if self.rollout_gpus % count == 0):
             link = self.engines_link if count > 1 else None
@@ -560,16 +561,16 @@ class RlStep:
                     weight_format=ROLLOUT_FORMATS[asked.rollout_weight_bits],
                 )  # fmt: skip
                 if setup.memory.kv_tokens >= asked.input + self.longest:
-                    found.append(self._with(setup, self.rollout_gpus // count))
+                    choices.append(self._with(setup, self.rollout_gpus // count))
             except ScenarioError as error:
                 refused = refused or f": {error.faults[0].what}"
-        if found:
-            return min(found, key=lambda choice: choice.rollout.seconds)
+        if choices:
+            return min(choices, key=lambda choice: choice.rollout.seconds)
         where = next((name for name in ("rollout_parallel", "rollout_gpus") if getattr(asked, name)), "gpus")
         tried = " or ".join(str(count) for count in counts if self.rollout_gpus % count == 0)
-        what = f"no engine on {tried} {self.engines_card.name} holds an answer of {self.longest:,} tokens{refused}"
+        problem = f"no engine on {tried} {self.engines_card.name} holds an answer of {self.longest:,} tokens{refused}"
         fix = "an engine has 1, 2, 4 or 8 GPUs of one machine: give a multiple of them, or a GPU with more memory"
-        raise ScenarioError([Fault(WHERE, 0, where, what, fix)])
+        raise ScenarioError([Fault(WHERE, 0, where, problem, fix)])
 
     def _with(self, setup: generation.ReplicaSetup, engines: int) -> EngineChoice:
         """Return the rollout on so many replicas."""
@@ -592,10 +593,10 @@ class RlStep:
     def phases(self) -> RlPhases:
         """Seconds of the phases of one step."""
         rollout, fixed = self.engine.rollout.seconds, fixed_seconds(self.network.parameters)
-        found = RlPhases(rollout, self.scoring_seconds, self.training_seconds, self.new_weights, fixed)
+        phases_of_step = RlPhases(rollout, self.scoring_seconds, self.training_seconds, self.new_weights, fixed)
         scores = "own_reward" if self.asked.reward_gpus else "reward"
-        found = replace(found, **{scores: self.reward_seconds})
-        return found.times(self.factors)
+        phases_of_step = replace(phases_of_step, **{scores: self.reward_seconds})
+        return phases_of_step.times(self.factors)
 
 
 # Memory of each phase, other ways, dollars, and the answer.
@@ -619,8 +620,8 @@ def _price(step: RlStep) -> tuple[float, str] | None:
     def of(card: GpuSpec, given: float | None) -> tuple[float, str] | None:
         if given is not None:
             return given, "given"
-        found = generation.least_usd_per_gpu_hour(card.name, step.library)
-        return found and (found[0], f"least on demand in the shipped market: {found[1]}")
+        least = generation.least_usd_per_gpu_hour(card.name, step.library)
+        return least and (least[0], f"least on demand in the shipped market: {least[1]}")
 
     own = of(step.card, asked.usd_per_gpu_hour)
     theirs = own
@@ -682,12 +683,12 @@ def _changes(step: RlStep) -> dict[str, float]:
         other = replace(step, asked=asked, tokens_at_once=step.longest_at_once)
         return other.phases.step_seconds(step.asked.overlap)
 
-    found = {"twice the answers to each prompt": seconds(answers=2 * step.asked.answers)}
+    seconds_changed = {"twice the answers to each prompt": seconds(answers=2 * step.asked.answers)}
     longest = min(2 * step.longest, int(step.network.max_sequence - step.asked.input))
     if longest > step.longest:
-        found[f"answers up to {longest:,} tokens, of the same mean"] = seconds(longest_output=longest)
-    found["answers of twice the spread in length"] = seconds(output_cv=2.0 * step.asked.output_cv)
-    return found
+        seconds_changed[f"answers up to {longest:,} tokens, of the same mean"] = seconds(longest_output=longest)
+    seconds_changed["answers of twice the spread in length"] = seconds(output_cv=2.0 * step.asked.output_cv)
+    return seconds_changed
 
 
 def _assumed(step: RlStep) -> tuple[str, ...]:

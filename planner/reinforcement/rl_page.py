@@ -9,12 +9,11 @@ from planner.analysis.overview import TORNADO, job_tasks, run_tasks
 from planner.drawing.charts import Lane, Ranged, Stack, Stretch, lanes, ranged, stacked
 from planner.drawing.scene import Caption, Scene, headed
 from planner.library.reading import read_library
-from planner.reinforcement.rl_answer import risk_lines, rl_sections
 from planner.reinforcement.rl_chain import ChainSearch
 from planner.reinforcement.rl_chain_questions import explain_times_and_dollars, frontier_of_chain
-from planner.reinforcement.rl_questions import frontier_of_rl, searched
+from planner.reinforcement.rl_choice import frontier_of_rl, searched
 from planner.reinforcement.rl_reasons import explain_rl
-from planner.reinforcement.rl_text import waiting_words
+from planner.reinforcement.rl_text import risk_lines, rl_sections, waiting_words
 from planner.report import plan_text, report_page, words
 from planner.report.analysis_figures import alternative_figures
 from planner.report.frontier_figure import frontier_figure
@@ -79,34 +78,34 @@ def _lanes(run: RlRun, seconds: dict[str, float]) -> list[tuple[str, list[Stretc
         f"engines, {words.gpus(run.rollout_gpus, run.pools[-1].gpu)}": (0.0, sampling),
         f"trainer, {words.gpus(run.training_gpus, run.gpu)}": (begins, training),
     }
-    found = []
+    lanes = []
     for label, (start, names) in sides.items():
         work = _one_by_one(start, names, seconds)
         waits = [(0.0, start), (work[-1].end, end)]
         idle = [
             Stretch(low, high, SIDE_WAITS, "", f"waits {_seconds(high - low)}") for low, high in waits if high > low
         ]
-        found.append((words.sanitise(label), [*idle, *work, *_one_by_one(end, both, seconds)]))
-    return found
+        lanes.append((words.sanitise(label), [*idle, *work, *_one_by_one(end, both, seconds)]))
+    return lanes
 
 
 def _one_by_one(start: float, names: tuple[str, ...], seconds: dict[str, float]) -> list[Stretch]:
     """Return phases one after the other from a second on."""
-    found = []
+    stretches = []
     for name in names:
         if name in seconds:
             text = RL_PHASE_NAMES[name]
             end = start + seconds[name]
-            found.append(Stretch(start, end, PHASE_ROLES[name], text, f"{text}: {_seconds(seconds[name])}"))
+            stretches.append(Stretch(start, end, PHASE_ROLES[name], text, f"{text}: {_seconds(seconds[name])}"))
             start = end
-    return found
+    return stretches
 
 
 def step_scenes(plan: Plan) -> list[Scene]:
     """Return the step of each job, named where anything else is planned."""
-    found = [(run, step_figure(run).draw) for run in plan.reinforcement]
+    figures = [(run, step_figure(run).draw) for run in plan.reinforcement]
     alone = len(plan.planned) == 1
-    return [draw(PICTURE) if alone else headed(draw(PICTURE), _name(run)) for run, draw in found if draw is not None]
+    return [draw(PICTURE) if alone else headed(draw(PICTURE), _name(run)) for run, draw in figures if draw is not None]
 
 
 def _name(run: Assignment | RlRun) -> str:
@@ -203,10 +202,10 @@ def changes_figure(run: RlRun, key: str = "changes") -> Figure | None:
     if not run.changes:
         return None
     planned = "as planned"
-    found = {planned: run.usd_per_100_steps, **run.changes}
-    known = {what: usd for what, usd in found.items() if usd is not None}
-    bars = [Ranged(what, usd, words.usd(usd), is_chosen=what == planned) for what, usd in known.items()]
-    rows = tuple((what, "does not fit" if usd is None else words.usd(usd)) for what, usd in found.items())
+    changes = {planned: run.usd_per_100_steps, **run.changes}
+    known = {change: usd for change, usd in changes.items() if usd is not None}
+    bars = [Ranged(change, usd, words.usd(usd), is_chosen=change == planned) for change, usd in known.items()]
+    rows = tuple((change, "does not fit" if usd is None else words.usd(usd)) for change, usd in changes.items())
     lead = f"{words.usd(run.usd_per_100_steps)} for each 100 steps; each change alone, on the same machines"
     title = "Dollars of 100 steps with other work"
     draw = functools.partial(ranged, bars, Caption(title, lead))
@@ -230,12 +229,12 @@ def assumptions(plan: Plan) -> Table:
             rows[text, "", "not in the scenario"] = None
         for note in run.notes:
             rows["note", note, ""] = None
-    found = [tuple(map(words.sanitise, row)) for row in rows]
+    cells = [tuple(map(words.sanitise, row)) for row in rows]
     versions = plan.inputs.versions if plan.inputs else {}
     if versions:
-        found.append(("versions", words.sanitise(", ".join(" ".join(pair) for pair in versions.items())), ""))
-    found.append(("ages counted to", plan.as_of, f"solver {plan.solver}"))
-    return Table(("assumption", "value", "source"), tuple(found))
+        cells.append(("versions", words.sanitise(", ".join(" ".join(pair) for pair in versions.items())), ""))
+    cells.append(("ages counted to", plan.as_of, f"solver {plan.solver}"))
+    return Table(("assumption", "value", "source"), tuple(cells))
 
 
 POINTS_OF_CHAIN = 8
@@ -283,9 +282,9 @@ def overview_of_rl(
     return Overview(plan=plan, of_file=given, **run_tasks(tasks, wanted, left_out))
 
 
-def groups_of_rl(found: Overview) -> list[Group]:
+def groups_of_rl(overview: Overview) -> list[Group]:
     """Return the figures of a report in their order."""
-    plan, several = found.plan, len(found.plan.reinforcement) > 1
+    plan, several = overview.plan, len(overview.plan.reinforcement) > 1
     if not plan.reinforcement:
         return []
     groups: list[Group] = []
@@ -295,19 +294,19 @@ def groups_of_rl(found: Overview) -> list[Group]:
     for number, run in enumerate(plan.reinforcement):
         suffix, of = (f"-{number}", f" of {_name(run)}") if several else ("", "")
         own = (step_figure(run, f"step{suffix}"), ways_figure(run, f"ways{suffix}"))
-        groups += [Group(each.key, f"{each.title}{of}", (each,)) for each in own if each is not None]
-    if found.frontier is not None and found.frontier.points:
-        curve = frontier_figure(found.frontier, deadline_of(plan))
+        groups += [Group(figure.key, f"{figure.title}{of}", (figure,)) for figure in own if figure is not None]
+    if overview.frontier is not None and overview.frontier.points:
+        curve = frontier_figure(overview.frontier, deadline_of(plan))
         groups.append(Group("cost-time", SECTION_NAMES["frontier"], (curve,)))
     bill = bill_figure(plan)
     groups.append(Group(bill.key, bill.title, (bill,)))
     for number, run in enumerate(plan.reinforcement):
         suffix, of = (f"-{number}", f" of {_name(run)}") if several else ("", "")
         own = (memory_figure(run, f"memory{suffix}"), changes_figure(run, f"changes{suffix}"))
-        groups += [Group(each.key, f"{each.title}{of}", (each,)) for each in own if each is not None]
-    others = alternative_figures(plan, found.explanation)
+        groups += [Group(figure.key, f"{figure.title}{of}", (figure,)) for figure in own if figure is not None]
+    others = alternative_figures(plan, overview.explanation)
     groups += [Group("alternatives", "Alternatives", tuple(others))] if others else []
-    groups += analysis_groups(found)
+    groups += analysis_groups(overview)
     lead = "What the figures rest on, with source and age."
     table = Figure("assumptions", "Assumptions", lead, None, assumptions(plan))
     return [*groups, Group("assumptions", "Assumptions", (table,))]
@@ -320,7 +319,7 @@ def tiles(plan: Plan) -> list[tuple[str, str, str]]:
     cost, hours = plan.cost, plan.hours
     by = "at the confidence asked for"
     deadline = deadline_of(plan)
-    found = [
+    tiles_of_plan = [
         ("expected cost", words.usd(cost.expected), f"{words.usd_between(cost.low, cost.high)} with 80 % probability"),
         ("likely finish", words.hours(hours.expected), f"{words.between(hours.low, hours.high)} with 80 % probability"),
         (
@@ -331,10 +330,10 @@ def tiles(plan: Plan) -> list[tuple[str, str, str]]:
     ]
     for run in plan.reinforcement:
         of = f", {_name(run)}" if len(plan.reinforcement) > 1 else ""
-        found.append((f"100 steps{of}", words.usd(run.usd_per_100_steps), f"{run.steps:,} steps in all"))
+        tiles_of_plan.append((f"100 steps{of}", words.usd(run.usd_per_100_steps), f"{run.steps:,} steps in all"))
         waits = f"the {run.idle} waits {words.percent(run.idle_share)}" if run.idle else "no side waits"
-        found.append((f"a step{of}", _seconds(run.step_seconds), waits))
-    return found
+        tiles_of_plan.append((f"a step{of}", _seconds(run.step_seconds), waits))
+    return tiles_of_plan
 
 
 def facts(plan: Plan) -> list[tuple[str, list[tuple[str, str]]]]:
@@ -346,14 +345,14 @@ def facts(plan: Plan) -> list[tuple[str, list[tuple[str, str]]]]:
         ]
 
 
-def reasons(found: Overview) -> list[tuple[str, str]]:
+def reasons(overview: Overview) -> list[tuple[str, str]]:
     """Return how far the plan is proven, which limits bind, and what it is worth to relax them."""
-    if not found.plan.reinforcement:
+    if not overview.plan.reinforcement:
         return []
-    others, in_chain = report_page.reasons(found.plan, found.explanation), len(found.plan.planned) > 1
+    others, in_chain = report_page.reasons(overview.plan, overview.explanation), len(overview.plan.planned) > 1
     own = {"Proof", "Simple rule"} if in_chain else {"Proof"}  # a simple rule is one of the jobs around the runs
-    kept = [("Proof", proof_of(found.plan)), *(one for one in others if one[0] not in own)]
-    return [*kept, ("Left out", OTHER_LIMITS)] if in_chain and found.explanation is not None else kept
+    kept = [("Proof", proof_of(overview.plan)), *(row for row in others if row[0] not in own)]
+    return [*kept, ("Left out", OTHER_LIMITS)] if in_chain and overview.explanation is not None else kept
 
 
 def proof_of(plan: Plan) -> str:
@@ -368,22 +367,22 @@ def proof_of(plan: Plan) -> str:
 
 def chips(plan: Plan) -> list[tuple[str, str, str]]:
     """Return proof and risks in a few words: tone, text, and the whole sentence."""
-    found = [("attention", "not proven optimal", proof_of(plan))] if plan.gap else []
-    found = found or [("good", "proven optimal", proof_of(plan))]
+    shown = [("attention", "not proven optimal", proof_of(plan))] if plan.gap else []
+    shown = shown or [("good", "proven optimal", proof_of(plan))]
     risks = dict.fromkeys(risk for run in plan.reinforcement for risk in risk_lines(run))
-    return found + [("attention", words.shorten(risk.partition(":")[0], 30), words.sanitise(risk)) for risk in risks]
+    return shown + [("attention", words.shorten(risk.partition(":")[0], 30), words.sanitise(risk)) for risk in risks]
 
 
 def compared(plan: Plan) -> list[tuple[str, str]]:
     """Return the rows of a pinned plan: names and figures."""
     cost, hours = plan.cost, plan.hours
-    found = [] if cost is None else [("cost", words.usd(cost.expected))]
+    rows = [] if cost is None else [("cost", words.usd(cost.expected))]
     if hours is not None:
-        found += [("likely finish", words.hours(hours.expected)), ("ends by", words.hours(hours.at_confidence))]
+        rows += [("likely finish", words.hours(hours.expected)), ("ends by", words.hours(hours.at_confidence))]
     for run in plan.reinforcement:
         of = f" of {_name(run)}" if len(plan.reinforcement) > 1 else ""
-        found += [(f"machines{of}", words.sanitise(run.described)), (f"step{of}", _seconds(run.step_seconds))]
-    return found
+        rows += [(f"machines{of}", words.sanitise(run.described)), (f"step{of}", _seconds(run.step_seconds))]
+    return rows
 
 
 def change_parts(before: Plan, after: Plan) -> dict[str, Any]:

@@ -11,31 +11,24 @@ import numpy as np
 from planner.analysis.why_not_query import RL_TECHNIQUES, WhyNotQuery, parse_query
 from planner.candidates.screening import CandidateObjective
 from planner.reinforcement.evaluated_rl import USUAL_CHECKPOINTING
-from planner.reinforcement.rl_questions import (
+from planner.reinforcement.rl_choice import best_way, diagnose_rl, matches, searched, way_words
+from planner.reinforcement.rl_limits import (
     BOTH,
     OF_POOLS,
+    RlLimit,
     changes_needed,
-    diagnose_rl,
     freed_searches,
+    least_change,
+    limits_of,
     lists_broken,
-    searched,
     with_choices,
     with_gpus,
     with_job,
+    within,
     without_lists,
 )
-from planner.reinforcement.rl_search import USUAL_OPTIMIZER
-from planner.reinforcement.rl_solve import (
-    MOST_POOL_GPUS,
-    PLACEMENTS,
-    RlLimit,
-    RlSearch,
-    best_way,
-    least_change,
-    limits_of,
-    way_words,
-    within,
-)
+from planner.reinforcement.rl_sides import USUAL_OPTIMIZER
+from planner.reinforcement.rl_ways import MOST_POOL_GPUS, RlSearch
 from planner.results.explanation import Alternative, Binding, Explanation, LimitSensitivity, Remedy, WhyNot
 from planner.results.plan_parts import Relaxation
 from planner.results.subject_runs import rollout_words
@@ -182,11 +175,11 @@ def _paying_step(plan: Chosen, limit: RlLimit, wide: RlSearch) -> LimitSensitivi
         needed = int(wide.used_at_once(np.asarray([float(offer.gpus) for offer in offers]))[best.way])
         wide = wide.again(with_gpus(scenario, min(needed, 2 * MOST_POOL_GPUS)), wide.job)
         limits = limits_of(wide, scenario.limits)
-        limit = next(one for one in limits if one.path == limit.path)
-    found = least_change(wide, limits, limit, goal)
-    if found is None:  # the way found without the limit breaks another one that the search without it does not have
+        limit = next(other for other in limits if other.path == limit.path)
+    least = least_change(wide, limits, limit, goal)
+    if least is None:  # the way found without the limit breaks another one that the search without it does not have
         return LimitSensitivity(worth="gpu", limit=limit.path, **{"from": limit.most}, note="no effect by itself")
-    change, way = found
+    change, way = least
     return _step(plan, change, Chosen(wide, way))
 
 
@@ -230,8 +223,8 @@ def _alternatives(plan: Chosen) -> Iterator[Alternative]:
         ("method", [_by_method(search, *method) for method in RL_METHODS]),
     ]
     for by, rows in tables:
-        found = [(name, other, allowed) for name, other, allowed in rows if other is not None]
-        for name, other, allowed in sorted(found, key=lambda row: (not row[2], row[1].objective)):
+        answered = [(name, other, allowed) for name, other, allowed in rows if other is not None]
+        for name, other, allowed in sorted(answered, key=lambda row: (not row[2], row[1].objective)):
             yield _alternative(plan, by, name, other, allowed)
 
 
@@ -246,8 +239,8 @@ def _gpus(search: RlSearch) -> list[str]:
 def _only(search: RlSearch, given: dict[str, Any], job: RlJob | None = None) -> Chosen | None:
     """Return the best way of which all machines are as asked; None where there is none."""
     own, query = job or search.job, WhyNotQuery("", 0, given)
-    found = search.again(with_job(search.scenario, own), own, query)
-    return _of(found, within(limits_of(found), len(found.ways)))
+    narrow = search.again(with_job(search.scenario, own), own, query)
+    return _of(narrow, within(limits_of(narrow), len(narrow.ways)))
 
 
 def _by_method(search: RlSearch, name: str, method: str, bits: int) -> tuple[str, Chosen | None, bool]:
@@ -291,8 +284,8 @@ def answer_rl_query(search: RlSearch, plan: Chosen | None, query: WhyNotQuery) -
     job = pinned_job(search.job, query)
     allowed = not not_admitted(search, job, query)
     if allowed:
-        found = search.again(with_job(scenario, job), job, query)
-        best = _of(found, within(limits_of(found), len(found.ways)) & matches(found, query))
+        narrow = search.again(with_job(scenario, job), job, query)
+        best = _of(narrow, within(limits_of(narrow), len(narrow.ways)) & matches(narrow, query))
         if best is not None:
             return _possible(plan, best, query)
     most = max(scenario.limits.max_gpus or 0, _asked_gpus(query))
@@ -362,34 +355,10 @@ def not_admitted(search: RlSearch, pinned: RlJob, query: WhyNotQuery) -> list[st
         "reward_placement": job.reward_model and job.reward_model.placement,
         **{name: getattr(asked, name) for name in TRAINER_DEGREES},
     }
-    found = [key for key, values in lists.items() if key in given and values is not None and given[key] not in values]
+    keys = [key for key, values in lists.items() if key in given and values is not None and given[key] not in values]
     is_left_out = not set(pinned.rollout.placement) <= set(job.rollout.placement)
     other = not set(pinned.framework) <= set(job.framework)
-    return [*found, *["placement"] * is_left_out, *["framework"] * other]
-
-
-def matches(search: RlSearch, query: WhyNotQuery) -> Flags:
-    """Return the ways (n,) that a query means, of those on its offers."""
-    ways, given = search.ways, query.given
-    offers = search.market.market.offers
-    each = np.asarray([float(offer.gpus) for offer in offers])
-    of_trainer = ways.trainer.instances * each[ways.trainer.offer]
-    divided = ways.placement == PLACEMENTS.index("one machine")
-    found = np.ones(len(ways), dtype=bool)
-    if "placement" in given:
-        found &= ways.placement == PLACEMENTS.index(given["placement"])
-    if "reward_placement" in given:
-        found &= (ways.trainer.reward_gpus > 0) == (given["reward_placement"] == "own")
-    if "market" in given:
-        found &= ways.rollout.is_spot == (given["market"] == "spot")
-    if "gpus" in given:
-        found &= search.used_at_once(each) == given["gpus"]
-    if "training_gpus" in given:
-        others = np.where(divided, ways.rollout.gpus, 0) + ways.trainer.reward_gpus
-        found &= of_trainer - others == given["training_gpus"]
-    if "rollout_gpus" in given:
-        found &= ways.rollout.gpus == given["rollout_gpus"]
-    return found
+    return [*keys, *["placement"] * is_left_out, *["framework"] * other]
 
 
 def _possible(plan: Chosen | None, best: Chosen, query: WhyNotQuery) -> WhyNot:
@@ -410,7 +379,8 @@ def _priced(plan: Chosen | None, best: Chosen, query: WhyNotQuery, **answer: Any
 def _differences(plan: Chosen, best: Chosen) -> Iterator[str]:
     """Yield what makes the difference: dollars of an hour, seconds of a step, GPUs."""
     (rent, step), (own_rent, own_step) = (
-        (float(one.search.rent[one.way]), float(one.search.ways.step_seconds[one.way])) for one in (best, plan)
+        (float(chosen.search.rent[chosen.way]), float(chosen.search.ways.step_seconds[chosen.way]))
+        for chosen in (best, plan)
     )
     pairs = (
         (rent, own_rent, f"an hour costs ${rent:,.2f} against ${own_rent:,.2f}"),
@@ -438,9 +408,9 @@ def _remedies(search: RlSearch, query: WhyNotQuery) -> Iterator[Remedy]:
     job = with_choices(pinned_job(search.job, query)).get(BOTH)
     if job is None or {"method", "weight_bits"} & query.given.keys():
         return
-    found = search.again(with_job(search.scenario, job), job, query)
-    best = _of(found, within(limits_of(found), len(found.ways)) & matches(found, query))
-    changes = changes_needed(search.scenario, found, best.way) if best else []
+    freed = search.again(with_job(search.scenario, job), job, query)
+    best = _of(freed, within(limits_of(freed), len(freed.ways)) & matches(freed, query))
+    changes = changes_needed(search.scenario, freed, best.way) if best else []
     if best and changes:
         words = " and ".join(f"{change.limit}: {change.new}" for change in changes)
         first, *others = (change.setting for change in changes)

@@ -140,8 +140,8 @@ class Sampling:
         self.taken += count
         model, hardware, stack = self.engine
         asked = self.step.asked
-        each = prompt_seconds(model, hardware, asked.input) / asked.answers + stack.request_seconds
-        self.busy += count * float(np.ravel(each)[0])
+        seconds = prompt_seconds(model, hardware, asked.input) / asked.answers + stack.request_seconds
+        self.busy += count * float(np.ravel(seconds)[0])
 
     def _decode(self, stretch: float) -> None:
         """Let each engine decode for a stretch of time, less what prompts take."""
@@ -150,10 +150,10 @@ class Sampling:
         model, hardware, stack = self.engine
         mean = (self.had * running).sum(axis=2) / np.maximum(alive, 1)
         context = seen_tokens(model, self.step.asked.input + mean)
-        each = decode_step_seconds(model, hardware, stack, np.maximum(alive, 1.0), context)
+        seconds = decode_step_seconds(model, hardware, stack, np.maximum(alive, 1.0), context)
         spent = np.minimum(self.busy, stretch)
         self.busy -= spent
-        tokens = ((stretch - spent) / each)[:, :, None]
+        tokens = ((stretch - spent) / seconds)[:, :, None]
         self.left = np.where(running, self.left - tokens, self.left)
         self.had += tokens
         ended = np.nonzero(running & (self.left <= 0.0))
@@ -165,12 +165,12 @@ def draw_rollouts(made: EvaluatedRl, rng: Generator) -> Floats:
     planned, several = made.sampling_seconds(made.step), made.job.staleness if made.named.overlapped else 1
     predicted = planned / made.step.factors.rollout
     if several < 2:
-        found = Sampling(made, DRAWN_ROLLOUTS, 1, 1, rng).finished(predicted / STRETCHES)
+        seconds = Sampling(made, DRAWN_ROLLOUTS, 1, 1, rng).finished(predicted / STRETCHES)
     else:
         # The first batches find empty engines, the last ones are not followed by others.
         ends = Sampling(made, SERIES_OF_BATCHES, 4 * several + 8, several, rng).finished(predicted / (STRETCHES / 3.0))
-        found = np.diff(np.maximum.accumulate(ends, axis=1)[:, several:-several], axis=1)
-    return np.asarray(found.ravel() * made.step.factors.rollout)
+        seconds = np.diff(np.maximum.accumulate(ends, axis=1)[:, several:-several], axis=1)
+    return np.asarray(seconds.ravel() * made.step.factors.rollout)
 
 
 # Machines with engines: on spot each has a market of its own.
@@ -366,14 +366,14 @@ def run_usd(made: EvaluatedRl, run_hours: Floats, slow: Floats, rented_hours: Fl
     whole = made.run_hours
     least = lines(whole, 1.0)
     per_hour, per_start = (lines(2.0 * whole, 1.0) - least) / whole, lines(whole, 2.0) - least
-    found = least + per_hour * (run_hours - whole) + per_start * (slow - 1.0)
+    usd = least + per_hour * (run_hours - whole) + per_start * (slow - 1.0)
     for pool in made.pools:
         hours, billing = run_hours + pool.start_hours * slow, pool.offer.billing
         more = round_up_hours(hours, billing.step_seconds / HOUR, billing.minimum_hours) - hours
-        found = found + more * pool.billed_machines * pool.price
+        usd = usd + more * pool.billed_machines * pool.price
     if rented_hours is not None:
-        found = found + rented_hours * made.engines_pool.price
-    return np.asarray(found)
+        usd = usd + rented_hours * made.engines_pool.price
+    return np.asarray(usd)
 
 
 # The answer.
@@ -390,8 +390,11 @@ def simulate_rl(
     """Return the replays of a plan, or of the one that `solve` finds; of a chain job after job."""
     started = perf_counter()
     if arguments.get("traces"):
-        what, fix = "recorded markets are not replayed for kind: rl", "leave it out: each machine has the market stated"
-        raise ScenarioError([Fault("simulate", 0, "--trace", what, fix)])
+        problem, fix = (
+            "recorded markets are not replayed for kind: rl",
+            "leave it out: each machine has the market stated",
+        )
+        raise ScenarioError([Fault("simulate", 0, "--trace", problem, fix)])
     settings = SimulationSettings.of(**arguments)
     if plan is None:
         plan = solve(scenario, options, library)
@@ -417,10 +420,10 @@ def simulate_rl(
     if progress is not None:
         progress(settings.runs, settings.runs)
     if len(plan.parts_that_end) > 1:
-        found = _simulation_of_chain(replays, plan, scenario, others, settings, library)
+        simulation = _simulation_of_chain(replays, plan, scenario, others, settings, library)
     else:
-        found = _simulation(replays[0], plan, settings)
-    return found.model_copy(update={"seconds": perf_counter() - started})
+        simulation = _simulation(replays[0], plan, settings)
+    return simulation.model_copy(update={"seconds": perf_counter() - started})
 
 
 @dataclass(frozen=True)
@@ -452,36 +455,37 @@ class ReplayedRun:
     @property
     def outcome(self) -> JobOutcome:
         """Its dollars, hours and losses as those of any job."""
-        found, none = self.replays, np.zeros(self.replays.hours.size)
+        replays, none = self.replays, np.zeros(self.replays.hours.size)
         done = np.ones(none.size, dtype=bool)
-        return JobOutcome(found.usd, found.hours, none, found.losses, found.wasted_hours, none, done)
+        return JobOutcome(replays.usd, replays.hours, none, replays.losses, replays.wasted_hours, none, done)
 
 
-def _figures(one: ReplayedRun) -> dict[str, Any]:
+def _figures(replayed: ReplayedRun) -> dict[str, Any]:
     """Return what the run takes and costs by itself."""
-    hours, deadline = one.replays.hours, one.run.deadline_hours
+    hours, deadline = replayed.replays.hours, replayed.run.deadline_hours
     return {
-        "cost_usd": distribution(one.replays.usd),
+        "cost_usd": distribution(replayed.replays.usd),
         "hours": distribution(hours),
         "deadline_hit_rate": None if deadline is None else float(np.mean(hours <= deadline * (1.0 + 1e-9))),
-        "interruptions": float(one.replays.losses.mean()) if one.on_spot else None,
-        "wasted_hours": float(one.replays.wasted_hours.mean()) if one.on_spot else None,
+        "interruptions": float(replayed.replays.losses.mean()) if replayed.on_spot else None,
+        "wasted_hours": float(replayed.replays.wasted_hours.mean()) if replayed.on_spot else None,
     }
 
 
-def _job_replays(one: ReplayedRun, predicted: PlanPrediction) -> JobReplays:
+def _job_replays(replayed_run: ReplayedRun, predicted: PlanPrediction) -> JobReplays:
     """Return the run over all replays, as if it waited for nothing."""
-    made, run, replayed = one.made, one.run, one.replays
+    made, run, replayed = replayed_run.made, replayed_run.run, replayed_run.replays
     return JobReplays(
         name=run.name, gpu=run.gpu, gpus=run.gpus, provider=run.pools[0].provider, kind="rl",
         deadline_hours=run.deadline_hours, predicted=predicted, policies={},
-        market=_market(made) if one.on_spot else None, unfinished=0.0, told=None,
+        market=_market(made) if replayed_run.on_spot else None, unfinished=0.0, told=None,
         steps=StepReplays(
             step_seconds=distribution(replayed.step_seconds), planned_step_seconds=made.run_hours * HOUR / run.steps,
-            rollout_seconds=distribution(one.rollouts), planned_rollout_seconds=made.sampling_seconds(made.step),
+            rollout_seconds=distribution(replayed_run.rollouts),
+            planned_rollout_seconds=made.sampling_seconds(made.step),
             within_hours=float(np.mean(replayed.hours <= run.hours.at_confidence)), planned_within=made.job.confidence,
         ),
-        **_figures(one),
+        **_figures(replayed_run),
     )  # fmt: skip
 
 
@@ -490,8 +494,8 @@ def _simulation_of_chain(
     library: Library,
 ) -> Simulation:  # fmt: skip
     """Return the replays of a chain: a late job moves those that wait for it; the order of the plan holds."""
-    first = [] if others is None else [each.outcomes[PLANNED] for each in others.jobs]
-    shifted = timetable.shift_timetable(plan, scenario, library, [*first, *(each.outcome for each in runs)])
+    first = [] if others is None else [job_replays.outcomes[PLANNED] for job_replays in others.jobs]
+    shifted = timetable.shift_timetable(plan, scenario, library, [*first, *(replayed.outcome for replayed in runs)])
     asked = {job.name: job.planned_deadline_hours for job in scenario.jobs}  # others end earlier for the runs alone
     parts = [part.model_copy(update={"deadline_hours": asked[part.name]}) for part in plan.parts_that_end]
     paid = math.fsum(reservation.usd for reservation in plan.reservations)
@@ -500,13 +504,13 @@ def _simulation_of_chain(
     if others is not None:
         notes += notes_of_jobs(others.job_runs, settings)
         every = zip(others.job_runs, others.sources, others.jobs, shifted[: len(first)], strict=True)
-        for job_run, source, each, moved in every:
+        for job_run, source, outcome, moved in every:
             job = job_run.job.model_copy(update={"deadline_hours": asked[job_run.job.name]})
-            jobs.append(replays_of_job(replace(job_run, job=job), source, each, moved))
-    for one, part, moved in zip(runs, parts[len(first) :], shifted[len(first) :], strict=True):
-        jobs.append(_moved_run(one, part, moved))
-        notes += _notes(one.made, one.on_spot)
-    budget, usd = plan.budget_usd, math.fsum(one.run.cost_usd for one in runs)
+            jobs.append(replays_of_job(replace(job_run, job=job), source, outcome, moved))
+    for replayed, part, moved in zip(runs, parts[len(first) :], shifted[len(first) :], strict=True):
+        jobs.append(_moved_run(replayed, part, moved))
+        notes += _notes(replayed.made, replayed.on_spot)
+    budget, usd = plan.budget_usd, math.fsum(replayed.run.cost_usd for replayed in runs)
     core = build_prediction(plan.jobs, paid) if plan.jobs else predict(runs[0].made, runs[0].run)
     expected = plan.hours.expected if plan.hours is not None else core.hours
     sums = {"cost_usd": usd + (core.cost_usd if plan.jobs else 0.0), "hours": expected, "deadline_probability": None}
@@ -521,11 +525,11 @@ def _simulation_of_chain(
     )  # fmt: skip
 
 
-def _moved_run(one: ReplayedRun, part: Assignment | RlRun, moved: timetable.ShiftedJob) -> JobReplays:
+def _moved_run(replayed: ReplayedRun, part: Assignment | RlRun, moved: timetable.ShiftedJob) -> JobReplays:
     """Return a run of a chain over all replays, moved by the jobs that it waits for; `part` has its own deadline."""
-    run, ends = one.run, moved.outcome.hours
-    found = _job_replays(one, predict(one.made, run.model_copy(update={"deadline_hours": None})))
-    assert found.steps is not None
+    run, ends = replayed.run, moved.outcome.hours
+    replays = _job_replays(replayed, predict(replayed.made, run.model_copy(update={"deadline_hours": None})))
+    assert replays.steps is not None
     within = float(np.mean(ends <= run.finish_hours * (1.0 + 1e-9)))
     (met,) = combine_jobs([part], {PLANNED: [moved.outcome]}).values()
     in_turn = {
@@ -534,13 +538,13 @@ def _moved_run(one: ReplayedRun, part: Assignment | RlRun, moved: timetable.Shif
         "deadline_hit_rate": None if met.met is None else float(np.mean(met.met)),
         "outlasts_machines": 0.0,
         "deadline_hours": part.deadline_hours,
-        "steps": found.steps.model_copy(update={"within_hours": within}),
+        "steps": replays.steps.model_copy(update={"within_hours": within}),
     }
-    return found.model_copy(update=in_turn)
+    return replays.model_copy(update=in_turn)
 
 
-def _simulation(one: ReplayedRun, plan: Plan, settings: SimulationSettings) -> Simulation:
-    budget, predicted, replayed = plan.budget_usd, predict(one.made, one.run), one.replays
+def _simulation(replayed_run: ReplayedRun, plan: Plan, settings: SimulationSettings) -> Simulation:
+    budget, predicted, replayed = plan.budget_usd, predict(replayed_run.made, replayed_run.run), replayed_run.replays
     return Simulation(
         scenario=plan.scenario,
         status=plan.status,
@@ -550,14 +554,14 @@ def _simulation(one: ReplayedRun, plan: Plan, settings: SimulationSettings) -> S
         budget_usd=budget,
         budget_hit_rate=None if budget is None else float(np.mean(replayed.usd <= budget * (1.0 + 1e-9))),
         predicted=predicted,
-        jobs=(_job_replays(one, predicted),),
+        jobs=(_job_replays(replayed_run, predicted),),
         cost_histogram=histogram(replayed.usd),
         hours_histogram=histogram(replayed.hours),
         seconds=0.0,
         as_of=plan.as_of or datetime.date.today().isoformat(),
-        notes=tuple(_notes(one.made, one.on_spot)),
+        notes=tuple(_notes(replayed_run.made, replayed_run.on_spot)),
         plan=plan,
-        **_figures(one),
+        **_figures(replayed_run),
     )
 
 
@@ -584,12 +588,12 @@ def _market(made: EvaluatedRl) -> ReplayMarket:
 
 def _notes(made: EvaluatedRl, on_spot: bool) -> list[str]:
     """Return what the figures do not show."""
-    found = ["answers have the lengths of the job's distribution; seconds of a token and of the trainer are estimates"]
+    notes = ["answers have the lengths of the job's distribution; seconds of a token and of the trainer are estimates"]
     if on_spot:
-        found.append(
+        notes.append(
             "machines on spot come and go independently of one another: where a zone is lost as a whole, "
             "the run waits longer"
         )
     if made.named.overlapped:
-        found.append("the first answers are sampled before any training, which the plan does not count")
-    return found
+        notes.append("the first answers are sampled before any training, which the plan does not count")
+    return notes

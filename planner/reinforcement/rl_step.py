@@ -167,9 +167,9 @@ def rollout_seconds(
     """
     model, hardware, stack = engine
     engines = min(engines, max(int(sequences), 1))
-    each = sequences / engines
-    seated = min(each, seats)
-    waiting = each - seated
+    of_engine = sequences / engines
+    seated = min(of_engine, seats)
+    waiting = of_engine - seated
     taken_in = float(np.ravel(prompt_seconds(model, hardware, prompt) / answers_per_prompt + stack.request_seconds)[0])
     width = lengths.longest / POINTS
     longer = lengths.longer_than(np.arange(POINTS + 1, dtype=np.float64) * width)
@@ -226,7 +226,7 @@ class StaleRollout:
         """
         model, hardware, stack = engine
         count = np.minimum(np.asarray(engines, dtype=float), max(int(self.sampled), 1))
-        each = self.sampled / count
+        of_engine = self.sampled / count
         context = seen_tokens(model, self.prompt + lengths.mean_age)
         taken_in = prompt_seconds(model, hardware, self.prompt) / self.answers_per_prompt + stack.request_seconds
         longest = float(lengths.longest_of(np.asarray([self.sampled]))[0])
@@ -234,10 +234,10 @@ class StaleRollout:
         def step(alive: Any) -> Any:
             return decode_step_seconds(model, hardware, stack, np.maximum(alive, 1.0), context)
 
-        seated = np.minimum(seats, self.staleness * each)
-        by_rate = each * (lengths.mean * step(seated) / seated + taken_in)
-        alive = np.minimum(seated, self.staleness * each * lengths.mean / longest)
-        by_longest = longest * step(alive) / self.staleness + each * taken_in
+        seated = np.minimum(seats, self.staleness * of_engine)
+        by_rate = of_engine * (lengths.mean * step(seated) / seated + taken_in)
+        alive = np.minimum(seated, self.staleness * of_engine * lengths.mean / longest)
+        by_longest = longest * step(alive) / self.staleness + of_engine * taken_in
         return np.maximum(by_rate, by_longest)
 
 
@@ -293,7 +293,7 @@ def spot_step(
     120 / 0.8 = 150 s.
     """
     rollout, trainer, rest, scored, machines, there, up, start, luck = np.broadcast_arrays(
-        *(np.atleast_1d(np.asarray(each, dtype=float)) for each in (rollout, trainer, rest, scored, *engines))
+        *(np.atleast_1d(np.asarray(column, dtype=float)) for column in (rollout, trainer, rest, scored, *engines))
     )
     share = there * (1.0 - np.minimum(start / up, MOST_LOST))
     sampling = rollout / (1.0 - np.minimum(rollout / HOUR / 2.0 / up, MOST_LOST))
@@ -303,9 +303,9 @@ def spot_step(
         left = machines[at] - gone
         slower = sampling[at] * machines[at] / left + scored[at]
         both = np.maximum(slower, trainer[at]) if overlapped else slower + trainer[at]
-        found = weight[at] / (both + rest[at])
-        rate[at] += found
-        moment[at] += found * left / machines[at]
+        waited = weight[at] / (both + rest[at])
+        rate[at] += waited
+        moment[at] += waited * left / machines[at]
         weight[at] *= left / (gone + 1.0) * (1.0 - share[at]) / share[at]
     spread = share * (1.0 - share) / machines
     slope = np.divide(moment - rate * share, spread * rate, out=np.zeros(share.shape), where=spread > 0.0)
@@ -345,8 +345,8 @@ class RlPhases:
     @property
     def by_name(self) -> dict[str, float]:
         """Seconds of each phase, in the order of a step; of reward models those that are there."""
-        found = {item.name: getattr(self, item.name) for item in fields(self)}
-        return {name: found[name] for name in RL_PHASE_NAMES if found[name] or name not in OF_REWARD_MODELS}
+        seconds = {item.name: getattr(self, item.name) for item in fields(self)}
+        return {name: seconds[name] for name in RL_PHASE_NAMES if seconds[name] or name not in OF_REWARD_MODELS}
 
     def factor(self, name: str) -> float:
         """Return the factor of a phase; of a reward model that was not measured that of the other passes forward."""
@@ -417,9 +417,12 @@ def mean_factors(several: list[RlPhases]) -> RlPhases:
     """Return the geometric mean of the factors of several runs."""
     if not several:
         return AS_ESTIMATED
-    names = dict.fromkeys(name for one in several for name in one.by_name)
+    names = dict.fromkeys(name for factors in several for name in factors.by_name)
     return RlPhases(
-        **{name: math.exp(math.fsum(math.log(one.factor(name)) for one in several) / len(several)) for name in names}
+        **{
+            name: math.exp(math.fsum(math.log(factors.factor(name)) for factors in several) / len(several))
+            for name in names
+        }
     )
 
 

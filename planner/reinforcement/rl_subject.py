@@ -50,8 +50,7 @@ class Reinforcement(Subject):
     ) -> Plan:
         """Return the plan of the job, with others before or after it."""
         from planner.reinforcement.rl_chain import ChainSearch, solve_chain
-        from planner.reinforcement.rl_questions import diagnose_rl, searched
-        from planner.reinforcement.rl_solve import solve_rl
+        from planner.reinforcement.rl_choice import diagnose_rl, searched, solve_rl
         from planner.solving.solve import audited
 
         library = library or _library_of(scenario)
@@ -69,7 +68,7 @@ class Reinforcement(Subject):
         """Return the cost for every deadline."""
         from planner.reinforcement.rl_chain import ChainSearch
         from planner.reinforcement.rl_chain_questions import frontier_of_chain
-        from planner.reinforcement.rl_questions import frontier_of_rl
+        from planner.reinforcement.rl_choice import frontier_of_rl
 
         library = library or _library_of(scenario)
         if len(scenario.jobs) > 1:
@@ -199,16 +198,19 @@ class Reinforcement(Subject):
 
     def text(self, result: Any) -> str:
         """Return the text of a plan or a comparison."""
-        from planner.reinforcement.rl_answer import render_rl_answer, render_rl_what_if
+        from planner.reinforcement.rl_text import render_rl_answer, render_rl_what_if
 
         texts: dict[type, Callable[[Any], str]] = {Plan: render_rl_answer, WhatIf: render_rl_what_if}
         return texts[type(result)](result)
 
     def details(self, plan: Plan) -> str:
         """Return the answer, which has all that there is to say of a run alone."""
-        from planner.reinforcement.rl_answer import render_chain_details
+        from planner.reinforcement.rl_chain import other_jobs
+        from planner.reinforcement.rl_text import render_chain_details
 
-        return render_chain_details(plan) if len(plan.planned) > 1 else self.text(plan)
+        if len(plan.planned) == 1:
+            return self.text(plan)
+        return render_chain_details(plan, other_jobs(plan) if plan.jobs else None)
 
     def replays(self, found: Simulation) -> list[str]:
         """Return steps, rollouts and engines that were lost, each with what was planned."""
@@ -218,7 +220,7 @@ class Reinforcement(Subject):
 
     def risks(self, plan: Plan) -> list[Risk]:
         """Return what would change the decision, the greatest first."""
-        from planner.reinforcement.rl_answer import risks_of_chain
+        from planner.reinforcement.rl_text import risks_of_chain
 
         return risks_of_chain(plan)
 

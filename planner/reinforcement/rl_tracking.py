@@ -111,14 +111,14 @@ def phase_seconds(log: RlLog, seen: MeasuredSteps, planned: RlPhases | None = No
     Where the log has the seconds that the trainer waited for answers, the rollout took as long as the trainer and the
     wait; where it hardly waited, the rollout is not known: it was the shorter side.
     """
-    found = dict(seen.phases)
-    scores = found.pop(SCORES, None)
+    phases = dict(seen.phases)
+    scores = phases.pop(SCORES, None)
     place = next((name for name in OF_REWARD_MODELS if planned is not None and getattr(planned, name) > 0), None)
     if scores is not None and place is not None:
-        found[place] = scores
-    if log.waits and (wait := found.pop("rollout", None)) is not None and wait > WAITED_SHARE * seen.seconds:
-        found["rollout"] = found.get("log_probabilities", 0.0) + found.get("training", 0.0) + wait
-    return {name: seconds for name, seconds in found.items() if seconds > 0}
+        phases[place] = scores
+    if log.waits and (wait := phases.pop("rollout", None)) is not None and wait > WAITED_SHARE * seen.seconds:
+        phases["rollout"] = phases.get("log_probabilities", 0.0) + phases.get("training", 0.0) + wait
+    return {name: seconds for name, seconds in phases.items() if seconds > 0}
 
 
 def _compared(
@@ -238,43 +238,43 @@ def track_rl(
     Raises `InputError` for logs of another tool or without a step, and for those that cannot be of this run.
     """
     run, job = _run_of(plan, scenario, name)
-    found = _progress(run, job, scenario, _since(read_rl_logs(logs), run, job))
-    notes = [*_log_notes(found.log, found.seen, phase_seconds(found.log, found.seen)), *_doubts(found)]
-    start = found.made.start_hours
-    last = max((step.clock for step in found.log.steps if step.clock is not None), default=None)
-    elapsed = elapsed_hours(start, found.run_hours, last, found.log.file, stated, notes)
-    single = ONE_STEP_NOISE if found.seen.spread is None else found.seen.spread / math.sqrt(found.seen.steps)
+    progress = _progress(run, job, scenario, _since(read_rl_logs(logs), run, job))
+    notes = [*_log_notes(progress.log, progress.seen, phase_seconds(progress.log, progress.seen)), *_doubts(progress)]
+    start = progress.made.start_hours
+    last = max((step.clock for step in progress.log.steps if step.clock is not None), default=None)
+    elapsed = elapsed_hours(start, progress.run_hours, last, progress.log.file, stated, notes)
+    single = ONE_STEP_NOISE if progress.seen.spread is None else progress.seen.spread / math.sqrt(progress.seen.steps)
     noise = math.hypot(single, UNRESOLVED_NOISE)  # answers change their length while the policy learns
-    pace, sigma = weighted_pace(run.step_seconds, tail_of_68_percent(run.sigma), found.pace_seconds, noise)
-    left = found.left * pace / HOUR
-    spent = stated.spent_usd if stated.spent_usd is not None else _spent_usd(found, elapsed - start)
-    left_usd = max(0.0, found.made.usd(run_hours=elapsed - start + left) - _spent_usd(found, elapsed - start))
+    pace, sigma = weighted_pace(run.step_seconds, tail_of_68_percent(run.sigma), progress.pace_seconds, noise)
+    left = progress.left * pace / HOUR
+    spent = stated.spent_usd if stated.spent_usd is not None else _spent_usd(progress, elapsed - start)
+    left_usd = max(0.0, progress.made.usd(run_hours=elapsed - start + left) - _spent_usd(progress, elapsed - start))
     before_usd = _paid_before(plan, _after(scenario, run.name), run.name)
     ahead = Ahead(_began(run, plan, stated, notes), elapsed, left, sigma, spent, left_usd, before_usd)
-    end, chain = _end(found, ahead), _chain_end(found, ahead, plan, scenario)
+    end, chain = _end(progress, ahead), _chain_end(progress, ahead, plan, scenario)
     if chain is None:
         sure = float(confidence_factor(sigma, scenario.limits.budget_confidence))
         notes += budget_note(scenario.limits, spent + left_usd, spent + left_usd * sure)
     else:
         notes += budget_note(scenario.limits, chain.cost.expected, chain.cost_at_confidence)
     kept = [(end.deadline_probability, job.confidence)]
-    kept += [(one.probability, one.confidence) for one in (chain.deadlines if chain else ())]
+    kept += [(deadline.probability, deadline.confidence) for deadline in (chain.deadlines if chain else ())]
     if market is None and any(chance is not None and chance < sure for chance, sure in kept):
         notes.append("the deadline is at risk: --replan --scenario FILE says whether other machines would keep it")
     tracked = Tracking(
         scenario=plan.scenario,
         job=run.name,
-        logs=tuple(f"{file} ({found.log.kind})" for file in found.log.file.split(", ")),
-        observed=_observed(found, elapsed, spent, stated.spent_usd is not None),
+        logs=tuple(f"{file} ({progress.log.kind})" for file in progress.log.file.split(", ")),
+        observed=_observed(progress, elapsed, spent, stated.spent_usd is not None),
         planned=_planned(run, job, scenario, ahead.began),
         projected=end,
-        causes=_causes(found, pace, end),
-        phases=_phases(found),
-        answers=_answers(found.seen, run.output_tokens, run.longest_output),
+        causes=_causes(progress, pace, end),
+        phases=_phases(progress),
+        answers=_answers(progress.seen, run.output_tokens, run.longest_output),
         notes=tuple(dict.fromkeys(notes)),
         chain=chain,
     )
-    return tracked if market is None else _replanned(tracked, found, market, ahead, plan, options)
+    return tracked if market is None else _replanned(tracked, progress, market, ahead, plan, options)
 
 
 @dataclass(frozen=True)
@@ -336,49 +336,49 @@ def _since(log: RlLog, run: RlRun, job: RlJob) -> RlLog:
         return log
     steps = tuple(replace(step, step=step.step - before) for step in log.steps if step.step > before)
     if not steps:
-        what = f"ends at step {log.steps[-1].step:,}, but the plan begins after step {before:,}"
-        raise fault(log.file, log.steps[-1].line, what, "give the log of the run that went on")
+        problem = f"ends at step {log.steps[-1].step:,}, but the plan begins after step {before:,}"
+        raise fault(log.file, log.steps[-1].line, problem, "give the log of the run that went on")
     return replace(log, steps=steps, total_steps=log.total_steps - before if log.total_steps else None)
 
 
 def _progress(run: RlRun, job: RlJob, scenario: Scenario, log: RlLog) -> RlProgress:
     """Return the run with its log; `InputError` where the log has more steps than the plan."""
-    each = job.work.updates if log.tool.counts_updates else 1
-    steps = log.steps[-1].step // each
+    updates = job.work.updates if log.tool.counts_updates else 1
+    steps = log.steps[-1].step // updates
     if steps > run.steps:
-        what = f"step {log.steps[-1].step:,}, but the plan has {run.steps * each:,}"
-        raise fault(log.file, log.steps[-1].line, what, "give the log of this job, or its own plan")
+        problem = f"step {log.steps[-1].step:,}, but the plan has {run.steps * updates:,}"
+        raise fault(log.file, log.steps[-1].line, problem, "give the log of this job, or its own plan")
     made = _evaluated(run, job, scenario, read_library([each_job.architecture for each_job in scenario.jobs]))
-    return RlProgress(run, job, made, log, measured_steps(log, job.work.updates), steps, each)
+    return RlProgress(run, job, made, log, measured_steps(log, job.work.updates), steps, updates)
 
 
 def _evaluated(run: RlRun, job: RlJob, scenario: Scenario, library: Library) -> EvaluatedRl:
     """Return a run of a plan with everything behind its names; `InputError` where the scenario lacks its offers."""
     offers = dict(scenario.labelled_offers())
     if unknown := run.offers_named - offers.keys():
-        what = f"the scenario has no offer {', '.join(sorted(unknown))}"
-        raise InputError([Fault("plan", 0, run.name, what, "give the scenario of the plan")])
+        problem = f"the scenario has no offer {', '.join(sorted(unknown))}"
+        raise InputError([Fault("plan", 0, run.name, problem, "give the scenario of the plan")])
     return evaluate_rl(NamedRl.of(run), job, scenario, offers, library)
 
 
-def _doubts(found: RlProgress) -> list[str]:
+def _doubts(progress: RlProgress) -> list[str]:
     """Return what is different from the plan, or speaks against a log being of this run."""
-    run, log, notes = found.run, found.log, list[str]()
-    if log.total_steps is not None and log.total_steps != run.steps * found.each:
-        what = f"the log is of a run of {log.total_steps:,} steps, the plan has {run.steps * found.each:,}"
-        notes.append(f"{what}: is it this job?")
+    run, log, notes = progress.run, progress.log, list[str]()
+    if log.total_steps is not None and log.total_steps != run.steps * progress.each:
+        doubt = f"the log is of a run of {log.total_steps:,} steps, the plan has {run.steps * progress.each:,}"
+        notes.append(f"{doubt}: is it this job?")
     if log.waits and not run.overlapped:
         notes.append("in the log the engines sample while the trainer works, in the plan they do not: is it this job?")
-    if run.overlapped and not log.waits and "rollout" in found.seen.phases:
+    if run.overlapped and not log.waits and "rollout" in progress.seen.phases:
         notes.append("in the plan the engines sample while the trainer works, in the log they do not: is it this job?")
-    if is_implausible_speed(run.step_seconds, found.seen.seconds):
-        notes.append(f"a step takes {found.seen.seconds / run.step_seconds:.2g} times its plan: is it this job?")
-    ratio = (found.seen.mean or run.output_tokens) / run.output_tokens
+    if is_implausible_speed(run.step_seconds, progress.seen.seconds):
+        notes.append(f"a step takes {progress.seen.seconds / run.step_seconds:.2g} times its plan: is it this job?")
+    ratio = (progress.seen.mean or run.output_tokens) / run.output_tokens
     if not 1 / GROWTH <= ratio <= GROWTH:
         notes.append(f"answers are {ratio:.2f} times as long as planned, which changes rollout and training")
-    if found.seen.longest is not None and found.seen.longest > run.longest_output:
-        what = f"answers of {found.seen.longest:,.0f} tokens, cut at {run.longest_output:,} in the plan"
-        notes.append(f"{what}: is it this job?")
+    if progress.seen.longest is not None and progress.seen.longest > run.longest_output:
+        doubt = f"answers of {progress.seen.longest:,.0f} tokens, cut at {run.longest_output:,} in the plan"
+        notes.append(f"{doubt}: is it this job?")
     return notes
 
 
@@ -386,28 +386,28 @@ _PER_STEP = ("new weights, ", "judge by API")
 """How lines of a bill begin that grow with the steps."""
 
 
-def _spent_usd(found: RlProgress, run_hours: float) -> float:
+def _spent_usd(progress: RlProgress, run_hours: float) -> float:
     """Return the dollars for so many hours of the run at the prices of the plan, without what follows the last step."""
-    share = found.steps / found.run.steps
+    share = progress.steps / progress.run.steps
 
     def part(line: BillItem) -> float:
         if line.item.startswith(_PER_STEP):
             return share * line.usd
-        return 0.0 if line.item.startswith("GB out") and found.left else line.usd
+        return 0.0 if line.item.startswith("GB out") and progress.left else line.usd
 
-    return math.fsum(part(line) for line in found.made.bill(run_hours=max(run_hours, 0.0)))
+    return math.fsum(part(line) for line in progress.made.bill(run_hours=max(run_hours, 0.0)))
 
 
-def _end(found: RlProgress, ahead: Ahead) -> ProjectedEnd:
+def _end(progress: RlProgress, ahead: Ahead) -> ProjectedEnd:
     """Return the end of a run that has run for some hours."""
     low, high = (float(factor) for factor in factors_of_tail(ahead.sigma))
     elapsed, left, spent, left_usd = ahead.elapsed, ahead.left, ahead.spent_usd, ahead.left_usd
-    late = left * float(confidence_factor(ahead.sigma, found.job.confidence))
+    late = left * float(confidence_factor(ahead.sigma, progress.job.confidence))
     chance: float | None = None
-    if found.run.deadline_hours is not None:
-        room = found.run.deadline_hours - ahead.began - elapsed
+    if progress.run.deadline_hours is not None:
+        room = progress.run.deadline_hours - ahead.began - elapsed
         chance = float(room >= 0) if not left or room <= 0 else None
-        chance = probability_within(room, left, late, found.job.confidence) if chance is None else chance
+        chance = probability_within(room, left, late, progress.job.confidence) if chance is None else chance
     return ProjectedEnd(
         hours=Spread(expected=elapsed + left, low=elapsed + left * low, high=elapsed + left * high),
         cost=Spread(expected=spent + left_usd, low=spent + left_usd * low, high=spent + left_usd * high),
@@ -457,26 +457,26 @@ def ends_of_chain(
 
 def kept_deadlines(jobs: Sequence[Job], ends: Mapping[str, Floats]) -> tuple[KeptDeadline, ...]:
     """Return how surely each job that has a deadline keeps it."""
-    found = []
+    deadlines = []
     for job in jobs:
         if (deadline := job.planned_deadline_hours) is not None:
             share = float(np.mean(ends[job.name] <= deadline * (1.0 + timetable.SAME_DEADLINE)))
             chance = {"probability": min(MAX_CONFIDENCE, share), "confidence": job.confidence}
-            found.append(KeptDeadline(job=job.name, deadline_hours=deadline, **chance))
-    return tuple(found)
+            deadlines.append(KeptDeadline(job=job.name, deadline_hours=deadline, **chance))
+    return tuple(deadlines)
 
 
-def _chain_end(found: RlProgress, ahead: Ahead, plan: Plan, scenario: Scenario) -> ChainEnd | None:
+def _chain_end(progress: RlProgress, ahead: Ahead, plan: Plan, scenario: Scenario) -> ChainEnd | None:
     """Return what becomes of all jobs of a chain of which a run is tracked; None for a run alone."""
     if len(plan.parts_that_end) < 2:
         return None
-    limits, later = scenario.limits, _after(scenario, found.run.name)
+    limits, later = scenario.limits, _after(scenario, progress.run.name)
     factors = np.asarray(confidence_factor(ahead.sigma, RANKS))
     own = ahead.began + ahead.elapsed + ahead.left * factors
-    ends, usd = ends_of_chain({found.run.name: own}, later, plan, limits)
+    ends, usd = ends_of_chain({progress.run.name: own}, later, plan, limits)
     usd = usd + ahead.left_usd * factors + ahead.spent_usd + ahead.before_usd
     last = np.maximum.reduce([*ends.values()])
-    (final,) = later[-1:] or (found.job,)
+    (final,) = later[-1:] or (progress.job,)
 
     def at(values: Floats, rank: float) -> float:
         return float(np.interp(rank, RANKS, values))
@@ -491,50 +491,53 @@ def _chain_end(found: RlProgress, ahead: Ahead, plan: Plan, scenario: Scenario) 
         budget_confidence=limits.budget_confidence,
         budget_usd=limits.budget_usd,
         budget_probability=chance,
-        deadlines=kept_deadlines([found.job, *later], ends),
+        deadlines=kept_deadlines([progress.job, *later], ends),
     )
 
 
-def _phases(found: RlProgress) -> tuple[PhaseSeconds, ...]:
-    planned = RlPhases(**found.run.phases)
-    measured = phase_seconds(found.log, found.seen, planned)
-    factors = measured_factors(planned, found.seen.seconds, measured, found.run.overlapped)
-    return _compared(planned, measured, factors, found.run.overlapped)
+def _phases(progress: RlProgress) -> tuple[PhaseSeconds, ...]:
+    planned = RlPhases(**progress.run.phases)
+    measured = phase_seconds(progress.log, progress.seen, planned)
+    factors = measured_factors(planned, progress.seen.seconds, measured, progress.run.overlapped)
+    return _compared(planned, measured, factors, progress.run.overlapped)
 
 
-def _causes(found: RlProgress, pace: float, end: ProjectedEnd) -> tuple[Cause, ...]:
+def _causes(progress: RlProgress, pace: float, end: ProjectedEnd) -> tuple[Cause, ...]:
     """Return the parts of the difference between projected and planned hours; they add up."""
-    run, seconds = found.run, found.seen.seconds
-    slower = (found.steps * (seconds - run.step_seconds) + found.left * (pace - run.step_seconds)) / HOUR
+    run, seconds = progress.run, progress.seen.seconds
+    slower = (progress.steps * (seconds - run.step_seconds) + progress.left * (pace - run.step_seconds)) / HOUR
     parts = {"slower steps" if slower >= 0 else "faster steps": slower}
-    measured = [phase for phase in _phases(found) if phase.measured is not None and not run.overlapped]
+    measured = [phase for phase in _phases(progress) if phase.measured is not None and not run.overlapped]
     if measured and not math.isclose(seconds, run.step_seconds):
         # each phase has its share of what the steps are slower
         share = slower / (seconds - run.step_seconds)
-        parts = {RL_PHASE_NAMES[one.phase]: share * ((one.measured or 0.0) - (one.planned or 0.0)) for one in measured}
+        parts = {
+            RL_PHASE_NAMES[seen_phase.phase]: share * ((seen_phase.measured or 0.0) - (seen_phase.planned or 0.0))
+            for seen_phase in measured
+        }
         parts["other phases"] = slower - math.fsum(parts.values())
-    parts["steps done again after restarts"] = found.repeated * seconds / HOUR
+    parts["steps done again after restarts"] = progress.repeated * seconds / HOUR
     rest = end.hours.expected - run.hours.expected - math.fsum(parts.values())
     parts["start, warm-up, between the steps"] = rest
-    return tuple(Cause(what=what, hours=hours) for what, hours in parts.items())
+    return tuple(Cause(what=cause, hours=hours) for cause, hours in parts.items())
 
 
-def _observed(found: RlProgress, elapsed: float, spent: float, is_given: bool) -> ObservedProgress:
-    run, seen = found.run, found.seen
+def _observed(progress: RlProgress, elapsed: float, spent: float, is_given: bool) -> ObservedProgress:
+    run, seen = progress.run, progress.seen
     tokens = run.sequences * ((seen.prompt or run.input_tokens) + (seen.mean or run.output_tokens))
-    standing = max(0.0, found.run_hours - (found.steps + found.repeated) * seen.seconds / HOUR)
+    standing = max(0.0, progress.run_hours - (progress.steps + progress.repeated) * seen.seconds / HOUR)
     return ObservedProgress(
-        steps=found.steps,
-        share_done=found.steps / run.steps,
+        steps=progress.steps,
+        share_done=progress.steps / run.steps,
         step_seconds=seen.seconds,
         step_spread=seen.spread,
         timed_steps=seen.steps,
         warm_up_steps=seen.warm_up_steps,
         tokens_per_second=tokens / seen.seconds,
         elapsed_hours=elapsed,
-        standing_hours=standing if len(attempts_of(found.log)) > 1 else 0.0,
-        restarts=len(attempts_of(found.log)) - 1,
-        repeated_steps=found.repeated,
+        standing_hours=standing if len(attempts_of(progress.log)) > 1 else 0.0,
+        restarts=len(attempts_of(progress.log)) - 1,
+        repeated_steps=progress.repeated,
         peak_vram_gib=None,
         peak_kind=None,
         free_vram_gib=None,
@@ -573,37 +576,37 @@ def _planned(run: RlRun, job: RlJob, scenario: Scenario, began: float) -> Planne
 
 
 def _replanned(
-    tracked: Tracking, found: RlProgress, market: Scenario, ahead: Ahead, plan: Plan, options: SolveOptions | None
+    tracked: Tracking, progress: RlProgress, market: Scenario, ahead: Ahead, plan: Plan, options: SolveOptions | None
 ) -> Tracking:
     """Return the tracked run with what could be done now, the best first; of a chain for all jobs that are left."""
-    later = _after(market, found.run.name)
-    if not found.left:
-        said = "all steps are done: nothing is left to plan" + (f" of {found.run.name}" if later else "")
+    later = _after(market, progress.run.name)
+    if not progress.left:
+        said = "all steps are done: nothing is left to plan" + (f" of {progress.run.name}" if later else "")
         return tracked.model_copy(update={"notes": (*tracked.notes, said)})
-    data = _left_data(tracked, found, market, ahead.began, ahead.before_usd)
-    choices: list[tuple[Choice, Plan | None]] = [(_staying(tracked, found, ahead, plan, later), None)]
+    data = _left_data(tracked, progress, market, ahead.began, ahead.before_usd)
+    choices: list[tuple[Choice, Plan | None]] = [(_staying(tracked, progress, ahead, plan, later), None)]
     notes = list(tracked.notes)
     left = _with_market(data, market)
     new = solve(left, options)
     if new.planned:
-        choices.append((_moving(found, new, left), new))
+        choices.append((_moving(progress, new, left), new))
     else:
         notes.append(f"no machines to move to: {new.status}")
     if later:
         planned = [part for part in plan.parts_that_end if part.name in {job.name for job in later}]
-        others = _moving_others(found, ahead, left, data, market, options)
-        choices += [one for one in others if describe_job_differences(planned, one[1].parts_that_end)]
+        others = _moving_others(progress, ahead, left, data, market, options)
+        choices += [other for other in others if describe_job_differences(planned, other[1].parts_that_end)]
         notes.append(f"hours and dollars of a choice are those of this run and of {len(later)} after it")
-    notes += own_offers_note(market, found.run.offers_named)
+    notes += own_offers_note(market, progress.run.offers_named)
     tie = market.near_tie_usd(choices[0][0].cost_usd)
-    choices.sort(key=lambda choice: rank_choice(choice[0], found.job.confidence, tie))
+    choices.sort(key=lambda choice: rank_choice(choice[0], progress.job.confidence, tie))
     if choices[0][1] is None:
         notes.append("the run stays where it is: there is no new plan")
     chosen = {"choices": tuple(choice for choice, _ in choices), "replan": choices[0][1]}
     return tracked.model_copy(update={**chosen, "notes": tuple(notes)})
 
 
-def _staying(tracked: Tracking, found: RlProgress, ahead: Ahead, plan: Plan, later: Sequence[Job]) -> Choice:
+def _staying(tracked: Tracking, progress: RlProgress, ahead: Ahead, plan: Plan, later: Sequence[Job]) -> Choice:
     """Return what is left where the run stays, and where the jobs after it run as planned."""
     hours, passed, chance = tracked.projected.hours, ahead.elapsed, tracked.projected.deadline_probability
     parts = {part.name: part for part in plan.parts_that_end}
@@ -611,24 +614,24 @@ def _staying(tracked: Tracking, found: RlProgress, ahead: Ahead, plan: Plan, lat
         hours, passed, chance = tracked.chain.hours, ahead.began + passed, _least(tracked.chain.deadlines)
     return Choice(
         what="stay",
-        **_machines(found.run.pools),
+        **_machines(progress.run.pools),
         cost_usd=ahead.left_usd + math.fsum(parts[job.name].cost_usd for job in later),
         hours=Spread(**{key: getattr(hours, key) - passed for key in Spread.model_fields}),
         deadline_probability=chance,
     )
 
 
-def _moving(found: RlProgress, new: Plan, left: Scenario) -> Choice:
+def _moving(progress: RlProgress, new: Plan, left: Scenario) -> Choice:
     """Return what is left where the run, and the jobs after it, take the machines of a new plan."""
-    run = next(run for run in new.reinforcement if run.name == found.run.name)
-    is_same = [pool.offer for pool in run.pools] == [pool.offer for pool in found.run.pools]
+    run = next(run for run in new.reinforcement if run.name == progress.run.name)
+    is_same = [pool.offer for pool in run.pools] == [pool.offer for pool in progress.run.pools]
     assert new.cost is not None and new.hours is not None
     late = run.hours.at_confidence
-    chance = probability_within(run.deadline_hours, run.hours.expected, late, found.job.confidence)
+    chance = probability_within(run.deadline_hours, run.hours.expected, late, progress.job.confidence)
     if len(left.jobs) > 1:
         chance = _least(kept_deadlines(left.jobs, ends_of_chain({}, in_order(left), new, left.limits)[0]))
     return Choice(
-        what="restart" if is_same and run.training_gpus == found.run.training_gpus else "move",
+        what="restart" if is_same and run.training_gpus == progress.run.training_gpus else "move",
         **_machines(run.pools),
         cost_usd=new.cost.expected,
         hours=Spread(expected=new.hours.expected, low=new.hours.low, high=new.hours.high),
@@ -637,7 +640,7 @@ def _moving(found: RlProgress, new: Plan, left: Scenario) -> Choice:
 
 
 def _moving_others(
-    found: RlProgress, ahead: Ahead, left: Scenario, data: dict[str, Any], market: Scenario,
+    progress: RlProgress, ahead: Ahead, left: Scenario, data: dict[str, Any], market: Scenario,
     options: SolveOptions | None,
 ) -> Iterator[tuple[Choice, Plan]]:  # fmt: skip
     """Yield what is left where the run stays, and the jobs after it are planned anew from its end on, if they can be.
@@ -645,13 +648,15 @@ def _moving_others(
     Its end is that at its confidence, from which the hours of the new plan count; its dollars are those at the
     confidence of the budget.
     """
-    name, limits = found.run.name, dict(data.get("limits", {}))
-    late = ahead.left * float(confidence_factor(ahead.sigma, found.job.confidence))
+    name, limits = progress.run.name, dict(data.get("limits", {}))
+    late = ahead.left * float(confidence_factor(ahead.sigma, progress.job.confidence))
     lag = max((wait.lag_hours for job in left.jobs for wait in job.after if wait.job == name), default=0.0)
     jobs = [dict(job) for job in data["jobs"] if job["name"] != name]
     for job in jobs:
         job["after"] = [wait for wait in job["after"] if wait["job"] != name]
-        if (deadline := next(each.deadline_hours for each in left.jobs if each.name == job["name"])) is not None:
+        if (
+            deadline := next(left_job.deadline_hours for left_job in left.jobs if left_job.name == job["name"])
+        ) is not None:
             job["deadline"] = f"{max(LEAST_HOURS, deadline - late - lag)}h"
     if limits.get("budget_usd") is not None:
         sure = float(confidence_factor(ahead.sigma, left.limits.budget_confidence))
@@ -668,7 +673,7 @@ def _moving_others(
     expected, low, high = (float(np.interp(rank, RANKS, last)) for rank in (0.5, 0.1, 0.9))
     choice = Choice(
         what="stay, others move",
-        **_machines(found.run.pools),
+        **_machines(progress.run.pools),
         cost_usd=ahead.left_usd + plan.cost.expected,
         hours=Spread(expected=expected, low=low, high=high),
         deadline_probability=_least(kept),
@@ -678,7 +683,7 @@ def _moving_others(
 
 def _least(deadlines: Sequence[KeptDeadline]) -> float | None:
     """Return the least probability of deadlines; None without one."""
-    return min((one.probability for one in deadlines), default=None)
+    return min((deadline.probability for deadline in deadlines), default=None)
 
 
 def _machines(pools: Sequence[RlPool]) -> dict[str, Any]:
@@ -690,7 +695,7 @@ def _machines(pools: Sequence[RlPool]) -> dict[str, Any]:
 
 
 def _left_data(
-    tracked: Tracking, found: RlProgress, market: Scenario, began: float = 0.0, before_usd: float = 0.0
+    tracked: Tracking, progress: RlProgress, market: Scenario, began: float = 0.0, before_usd: float = 0.0
 ) -> dict[str, Any]:
     """Return the scenario of steps, jobs, hours and dollars that are left as data, with the run as an observed one.
 
@@ -699,24 +704,27 @@ def _left_data(
     data = scenario_data(market)
     for key in ("inventory", "now"):
         data.pop(key, None)
-    later, passed = [job.name for job in _after(market, found.run.name)], began + tracked.observed.elapsed_hours
-    data["jobs"] = [job for job in data["jobs"] if job["name"] in (found.run.name, *later)]
-    one: dict[str, Any] = next(job for job in data["jobs"] if job["name"] == found.run.name)
-    work = {**one["work"], "steps": found.left, "steps_before": found.run.steps_before + found.steps}
-    mean = found.seen.mean
-    if mean is not None and mean <= found.run.longest_output:
+    later, passed = [job.name for job in _after(market, progress.run.name)], began + tracked.observed.elapsed_hours
+    data["jobs"] = [job for job in data["jobs"] if job["name"] in (progress.run.name, *later)]
+    own: dict[str, Any] = next(job for job in data["jobs"] if job["name"] == progress.run.name)
+    work = {**own["work"], "steps": progress.left, "steps_before": progress.run.steps_before + progress.steps}
+    mean = progress.seen.mean
+    if mean is not None and mean <= progress.run.longest_output:
         work = {key: value for key, value in work.items() if key != "lengths"}
-        work |= {"output_tokens": round_digits(mean), "longest_output": found.run.longest_output}
-        work |= {"output_cv": round_digits(spread_of(found.job.work))}
-    one |= {"work": work, "measured": [*one.get("measured", []), _entry(found.job, found.log, found.seen, found.made)]}
-    one.pop("after", None)
+        work |= {"output_tokens": round_digits(mean), "longest_output": progress.run.longest_output}
+        work |= {"output_cv": round_digits(spread_of(progress.job.work))}
+    own |= {
+        "work": work,
+        "measured": [*own.get("measured", []), _entry(progress.job, progress.log, progress.seen, progress.made)],
+    }
+    own.pop("after", None)
     jobs = {job.name: job for job in market.jobs}
     for job in data["jobs"]:
         asked = jobs[job["name"]]
         if asked.deadline_hours is not None:
             job["deadline"] = f"{max(LEAST_HOURS, asked.deadline_hours - passed)}h"
-        if job is not one:  # those that the run waited for have ended
-            kept = [wait for wait in asked.after if wait.job in (found.run.name, *later)]
+        if job is not own:  # those that the run waited for have ended
+            kept = [wait for wait in asked.after if wait.job in (progress.run.name, *later)]
             job["after"] = [wait.model_dump(mode="json", by_alias=True) for wait in kept]
     limits = data.get("limits", {})
     if limits.get("budget_usd") is not None:
@@ -739,54 +747,54 @@ def _entry(job: RlJob | None, log: RlLog, seen: MeasuredSteps, run: EvaluatedRl 
     """
     measured, seconds = phase_seconds(log, seen), seen.seconds
     if isinstance(run, EvaluatedRl):
-        found = _set_up(run)
+        entry = _set_up(run)
         if (with_losses := measured.get("rollout")) is not None:
             rollout = with_losses * run.sampling_seconds(run.step) / run.phases.rollout
             trainer = measured.get("log_probabilities", 0.0) + measured.get("training", 0.0)
             seconds -= with_losses - (max(rollout, trainer) if run.named.overlapped else rollout)
             measured["rollout"] = rollout
     else:
-        found = dict(run)
-    found |= {"step_seconds": round_digits(seconds)}
-    found |= {f"{name}_seconds": round_digits(measured[name]) for name in TIMED_PHASES if name in measured}
+        entry = dict(run)
+    entry |= {"step_seconds": round_digits(seconds)}
+    entry |= {f"{name}_seconds": round_digits(measured[name]) for name in TIMED_PHASES if name in measured}
     work = None if job is None else job.work
     if work is not None:
-        found |= {"prompts": work.prompts, "answers": work.answers, "updates": work.updates}
-        found |= {
+        entry |= {"prompts": work.prompts, "answers": work.answers, "updates": work.updates}
+        entry |= {
             "input_tokens": work.input_tokens,
             "output_tokens": work.mean_output,
             "output_cv": round_digits(spread_of(work)),
         }
-    found |= {"input_tokens": round_digits(seen.prompt)} if seen.prompt else {}
-    found |= {"output_tokens": round_digits(seen.mean)} if seen.mean else {}
+    entry |= {"input_tokens": round_digits(seen.prompt)} if seen.prompt else {}
+    entry |= {"output_tokens": round_digits(seen.mean)} if seen.mean else {}
     longest = (work.cut_at if work is not None else None) or seen.longest
     if longest is not None and seen.mean is not None:
-        found["longest_output"] = math.ceil(max(longest, seen.mean))
-    return found
+        entry["longest_output"] = math.ceil(max(longest, seen.mean))
+    return entry
 
 
 def _set_up(made: EvaluatedRl) -> dict[str, Any]:
     """Return how a run of a plan is set up, as an entry of `measured` without what was observed."""
     named, trainer, engines = made.named, made.trainer, made.engines_pool
-    found: dict[str, Any] = {"gpu": trainer.card.name, "gpus": made.training_gpus}
-    found["tensor_parallel"] = named.gpus_per_engine
+    setup: dict[str, Any] = {"gpu": trainer.card.name, "gpus": made.training_gpus}
+    setup["tensor_parallel"] = named.gpus_per_engine
     if named.rollout_weight_bits != made.job.rollout.weight_bits[0]:
-        found["rollout_weight_bits"] = named.rollout_weight_bits
-    found |= {name: value for name, value in _machines_of_trainer(made).items() if value is not None}
+        setup["rollout_weight_bits"] = named.rollout_weight_bits
+    setup |= {name: value for name, value in _machines_of_trainer(made).items() if value is not None}
     if named.placement != "colocated":
-        found["rollout_gpus"] = named.rollout_gpus
-        found |= {"rollout_gpu": engines.card.name} if engines.card.name != trainer.card.name else {}
-        found |= {"shares_machine": True} if named.placement == "one machine" else {}
-        found |= {"overlapped": True} if named.overlapped else {}
+        setup["rollout_gpus"] = named.rollout_gpus
+        setup |= {"rollout_gpu": engines.card.name} if engines.card.name != trainer.card.name else {}
+        setup |= {"shares_machine": True} if named.placement == "one machine" else {}
+        setup |= {"overlapped": True} if named.overlapped else {}
     if made.rollout is not None and made.step.between:
-        found["weights_gbps"] = round_digits(made.step.between * 8.0 / GB)
+        setup["weights_gbps"] = round_digits(made.step.between * 8.0 / GB)
     for name in ("method", "activation_checkpointing", "optimizer", "micro_batch"):
-        found[name] = getattr(named, name)
+        setup[name] = getattr(named, name)
     degrees = {("trainer_" * (name == "tensor_parallel")) + name: getattr(named, name) for name in TRAINER_DEGREES}
-    found |= {name: degree for name, degree in degrees.items() if degree > 1}
-    found |= {"framework": named.framework} if named.framework != made.job.framework[0] else {}
-    found |= {"sharding": named.sharding} if made.training_gpus > 1 else {}
-    return found | ({"weight_bits": named.weight_bits, "lora_rank": named.lora_rank} if named.method != "full" else {})
+    setup |= {name: degree for name, degree in degrees.items() if degree > 1}
+    setup |= {"framework": named.framework} if named.framework != made.job.framework[0] else {}
+    setup |= {"sharding": named.sharding} if made.training_gpus > 1 else {}
+    return setup | ({"weight_bits": named.weight_bits, "lora_rank": named.lora_rank} if named.method != "full" else {})
 
 
 def _machines_of_trainer(made: EvaluatedRl) -> dict[str, Any]:
@@ -808,17 +816,17 @@ def calibrate_rl(
     `run` has how the run was set up, in the names of the entry, or a plan under `plan`.
     Raises `InputError` for logs that say too little, and for a set-up that cannot be estimated.
     """
-    job = next(each for each in scenario.jobs if each.name == name)
+    job = next(other for other in scenario.jobs if other.name == name)
     assert isinstance(job, RlJob)
     plan = run.get("plan")
     planned = None if plan is None else _run_of(plan, scenario, name)[0]
     log = read_rl_logs(logs)
     log = log if planned is None else _since(log, planned, job)
     if planned is None and log.waits and "rollout_gpus" not in run:
-        what = "the engines sampled while the trainer worked, on GPUs that the log does not say"
-        raise fault(log.file, 1, what, "give the plan of the run: --plan plan.json")
+        problem = "the engines sampled while the trainer worked, on GPUs that the log does not say"
+        raise fault(log.file, 1, problem, "give the plan of the run: --plan plan.json")
     seen = measured_steps(log, job.work.updates)
-    library = read_library([each.architecture for each in scenario.jobs])
+    library = read_library([other.architecture for other in scenario.jobs])
     made = None if planned is None else _evaluated(planned, job, scenario, library)
     entry = _entry(job, log, seen, run if made is None else made)
     observed = Source(CALIBRATE_COMMAND).validate(MeasuredRl, dict(entry))
@@ -833,7 +841,7 @@ def calibrate_rl(
         )
     mean = job.work.mean_output
     if seen.mean is not None and not 1 / GROWTH <= seen.mean / mean <= GROWTH:
-        place = f"jobs.{[each.name for each in scenario.jobs].index(name)}.work.output_tokens"
+        place = f"jobs.{[other.name for other in scenario.jobs].index(name)}.work.output_tokens"
         notes.append(f"answers have another length than the job says: --set {place}={seen.mean:.0f}")
     if planned is not None and any(pool.market == "spot" for pool in planned.pools):
         notes.append("engines are on spot: what the plan loses with them is not counted as rollout")

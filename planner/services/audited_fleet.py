@@ -42,8 +42,8 @@ def choices_of_kind(kind: EvaluatedKind) -> Iterator[Broken]:
         yield f"{place}.by_hour", "the same number in every hour", "several"
     if min(named.by_hour) < 0:
         yield f"{place}.by_hour", "numbers of at least 0", min(named.by_hour)
-    for what, wanted, found in generation.choices_of_replicas(kind.context, job):
-        yield f"{place}.{what}", wanted, found
+    for choice, wanted, chosen in generation.choices_of_replicas(kind.context, job):
+        yield f"{place}.{choice}", wanted, chosen
     fit = kind.replica.fit_probability if kind.replica.fitting else 0.0
     if fit <= 0.0 or (fit < job.memory_confidence and limits.vram_headroom is None):
         yield f"{place}.memory", job.memory_confidence, fit
@@ -63,45 +63,47 @@ COUNTED = ("api", "fees", "load", "use_by_hour")
 
 def audit_services(plan: Plan, scenario: Scenario, library: Library, tolerance: Tolerance) -> list[Violation]:
     """Return every disagreement between the services of a plan and what follows from scenario and library."""
-    found: list[Violation] = []
+    violations: list[Violation] = []
     served = [job.name for job in services_of(scenario)]
-    found += compare("", "services", ", ".join(served), ", ".join(service.name for service in plan.services), tolerance)
+    violations += compare(
+        "", "services", ", ".join(served), ", ".join(service.name for service in plan.services), tolerance
+    )
     for service in plan.services:
         job = next((asked for asked in services_of(scenario) if asked.name == service.name), None)
         if job is not None:
-            found += _audit_service(service, job, scenario, library, plan.as_of, tolerance)
-    found += _begins(plan, scenario, tolerance) + shared_hours(plan, scenario, library)
-    return found + (_end(plan, tolerance) if plan.jobs else totals_of_services(plan, scenario, tolerance))
+            violations += _audit_service(service, job, scenario, library, plan.as_of, tolerance)
+    violations += _begins(plan, scenario, tolerance) + shared_hours(plan, scenario, library)
+    return violations + (_end(plan, tolerance) if plan.jobs else totals_of_services(plan, scenario, tolerance))
 
 
 def _audit_service(
     service: Service, job: ServeJob, scenario: Scenario, library: Library, as_of: str, tolerance: Tolerance
 ) -> list[Violation]:
     """Return what is wrong with one service."""
-    found, name, stated = list[Violation](), service.name, service.fleet.kinds
+    violations, name, stated = list[Violation](), service.name, service.fleet.kinds
     if unknown := {kind.offer for kind in stated} - {label for label, _ in scenario.labelled_offers()}:
         return [Violation(name, "fleet.offers", "offers of the scenario", ", ".join(sorted(unknown)))]
     try:
         fleet = evaluate_fleet([NamedKind.of(kind) for kind in stated], job, scenario, library)
-        found += [Violation(name, *broken) for kind in fleet.kinds for broken in choices_of_kind(kind)]
+        violations += [Violation(name, *broken) for kind in fleet.kinds for broken in choices_of_kind(kind)]
         made = evaluate_service(fleet, datetime.date.fromisoformat(as_of))
-        found += compare(name, "", _completed(made, service), service, replace(tolerance, usd=SMALL_USD))
+        violations += compare(name, "", _completed(made, service), service, replace(tolerance, usd=SMALL_USD))
         for lines in COUNTED:
-            mine, others = (len(getattr(each.fleet, lines)) for each in (made, service))
-            found += compare(name, f"number of fleet.{lines}", mine, others, tolerance)
-        found += [Violation(name, *broken) for broken in _hours(fleet, made.fleet, scenario, library)]
-        found += [Violation(name, *broken) for broken in _beyond_limits(made.fleet)]
-        found += [Violation(name, *broken) for broken in _mixture(made.fleet, job.most_kinds)]
-        found += [
+            mine, others = (len(getattr(service_of.fleet, lines)) for service_of in (made, service))
+            violations += compare(name, f"number of fleet.{lines}", mine, others, tolerance)
+        violations += [Violation(name, *broken) for broken in _hours(fleet, made.fleet, scenario, library)]
+        violations += [Violation(name, *broken) for broken in _beyond_limits(made.fleet)]
+        violations += [Violation(name, *broken) for broken in _mixture(made.fleet, job.most_kinds)]
+        violations += [
             Violation(name, *broken)
             for broken in at_most("bound_usd", made.cost_usd, service.bound_usd, CLOSE * made.cost_usd)
         ]
     except (ValueError, KeyError, IndexError, ZeroDivisionError, OverflowError) as error:
         # A plan of nonsense names or counts has no figures to compare.
-        found.append(Violation(name, "figures", "something to compute", repr(error)))
+        violations.append(Violation(name, "figures", "something to compute", repr(error)))
     if len({replace(NamedKind.of(kind), by_hour=()) for kind in stated}) < len(stated):
-        found.append(Violation(name, "fleet.kinds", "each kind once", len(stated)))
-    return found
+        violations.append(Violation(name, "fleet.kinds", "each kind once", len(stated)))
+    return violations
 
 
 NOT_EVALUATED = ("bound_usd", "starts_at_hours", "kinds_made", "kinds_left", "looser", "assumed", "notes")
@@ -127,9 +129,9 @@ def _hours(fleet: EvaluatedFleet, made: Fleet, scenario: Scenario, library: Libr
             ("on demand", (1.0 - limits.spot_share.max) * load, able - on_spot),
             ("on spot", limits.spot_share.min * load, on_spot),
         )
-        for what, wanted, found in least:
-            if not found >= wanted - CLOSE * max(load, 1.0):
-                yield f"{place}: {what}", f"at least {wanted:.6g}", found
+        for limit, wanted, reached in least:
+            if not reached >= wanted - CLOSE * max(load, 1.0):
+                yield f"{place}: {limit}", f"at least {wanted:.6g}", reached
         machines = [(kind, kind.by_hour[hour]) for kind in made.kinds]
         yield from _machines_of_hour(place, machines, scenario, fleet.offers, library)
 
@@ -142,8 +144,8 @@ def _mixture(fleet: Fleet, most_kinds: int | None) -> Iterator[Broken]:
     for hour, replicas in enumerate(fleet.replicas_by_hour):
         there = [(kind.capacity, kind.replicas, kind.by_hour[hour]) for kind in fleet.kinds if kind.by_hour[hour]]
         able = math.fsum(capacity * count for capacity, _, count in there)
-        for capacity, each, _ in there:
-            share = capacity / each / (able / replicas)
+        for capacity, count_of_replicas, _ in there:
+            share = capacity / count_of_replicas / (able / replicas)
             if not share >= LEAST_REPLICA_SHARE - CLOSE:
                 yield f"fleet.hour {hour}: share of a replica", f"at least {LEAST_REPLICA_SHARE:g}", share
 
@@ -158,12 +160,12 @@ def _beyond_limits(fleet: Fleet) -> Iterator[Broken]:
 def _begins(plan: Plan, scenario: Scenario, tolerance: Tolerance) -> list[Violation]:
     """Return where a service begins before a job that it waits for has ended."""
     ends = {job.name: job.delay_hours + job.hours.at_confidence for job in plan.jobs}
-    found: list[Violation] = []
+    violations: list[Violation] = []
     for service in plan.services:
         after = next((job.after for job in scenario.jobs if job.name == service.name), ())
         start = max((ends.get(wait.job, math.inf) + wait.lag_hours for wait in after), default=0.0)
-        found += compare(service.name, "starts_at_hours", start, service.starts_at_hours, tolerance, "hours")
-    return found
+        violations += compare(service.name, "starts_at_hours", start, service.starts_at_hours, tolerance, "hours")
+    return violations
 
 
 def _end(plan: Plan, tolerance: Tolerance) -> list[Violation]:
@@ -185,18 +187,18 @@ def shared_hours(plan: Plan, scenario: Scenario, library: Library) -> list[Viola
     if len(plan.services) < 2 or not all(_is_sound(service, offers) for service in plan.services):
         return []
     hours = math.lcm(*(len(service.fleet.load) for service in plan.services))
-    found: list[Violation] = []
+    violations: list[Violation] = []
     for hour in range(hours):
         machines = [
             (kind, kind.by_hour[hour % len(service.fleet.load)])
             for service in plan.services
             for kind in service.fleet.kinds
         ]
-        found += [
+        violations += [
             Violation("", *broken)
             for broken in _machines_of_hour(f"services.hour {hour}", machines, scenario, offers, library)
         ]
-    return found
+    return violations
 
 
 def _is_sound(service: Service, offers: dict[str, Offer]) -> bool:
@@ -255,18 +257,20 @@ def totals_of_services(plan: Plan, scenario: Scenario, tolerance: Tolerance) -> 
         ),
         ("budget_usd", scenario.limits.budget_usd, plan.budget_usd, "usd"),
     )
-    found = [
+    violations = [
         violation
         for name, wanted, value, unit in figures
         for violation in compare("", name, wanted, value, tolerance, unit)
     ]
     ages = (service.price_age_days for service in plan.services)  # which are those of their offers
     oldest = max((age for age in ages if age is not None), default=None)
-    found += compare("", "price_age_days", oldest, plan.price_age_days, tolerance)
-    found += _counts(plan, tolerance)
+    violations += compare("", "price_age_days", oldest, plan.price_age_days, tolerance)
+    violations += _counts(plan, tolerance)
     room = tolerance.room("usd", usd)
-    found += [Violation("", *broken) for broken in at_most("shared_bound_usd", usd, bound, room)]
-    return found + [Violation("", *broken) for broken in at_most("cost_usd", scenario.limits.budget_usd, usd, room)]
+    violations += [Violation("", *broken) for broken in at_most("shared_bound_usd", usd, bound, room)]
+    return violations + [
+        Violation("", *broken) for broken in at_most("cost_usd", scenario.limits.budget_usd, usd, room)
+    ]
 
 
 def _counts(plan: Plan, tolerance: Tolerance) -> list[Violation]:

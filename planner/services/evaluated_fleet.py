@@ -207,9 +207,9 @@ class ReplicaQueue:
         A wait for a place holds them where requests that have one would be in time.
         """
         limits, rate, binds = self.job.latency, MOST_BUSY * self.greatest, "compute"
-        each, first = limits.tpot_seconds, limits.ttft_seconds
-        if each is not None:
-            kept = greatest_rate(lambda at: self.tpot(at) <= each, rate)
+        per_token, first = limits.tpot_seconds, limits.ttft_seconds
+        if per_token is not None:
+            kept = greatest_rate(lambda at: self.tpot(at) <= per_token, rate)
             rate, binds = kept, "TPOT" if kept < rate else binds
         if first is not None:
             kept = greatest_rate(lambda at: self.in_time(at, first) >= limits.share, rate)
@@ -390,7 +390,7 @@ class EvaluatedKind:
 
     def report(self, use: float) -> FleetKind:
         """Return the kind as a plan reports it, with its latency at a share of its capacity."""
-        named, offer, recipe, (first, each) = self.named, self.offer, self.context.recipe, self.latency(use)
+        named, offer, recipe, (first, per_token) = self.named, self.offer, self.context.recipe, self.latency(use)
         return FleetKind(
             provider=offer.provider,
             region=offer.region,
@@ -413,7 +413,7 @@ class EvaluatedKind:
             start_usd=self.start_usd,
             availability=self.stays[0],
             ttft_seconds=first,
-            tpot_seconds=each,
+            tpot_seconds=per_token,
             committed=named.by_hour[0] if named.market == "committed" else 0,
             by_hour=named.by_hour,
         )
@@ -445,7 +445,7 @@ class EvaluatedFleet:
         """Return a figure of one machine, summed over the machines."""
         figures = [figure(kind) for kind in self.kinds]
         machines = zip(*(kind.named.by_hour for kind in self.kinds), strict=True)
-        return [math.fsum(each * count for each, count in zip(figures, hour, strict=True)) for hour in machines]
+        return [math.fsum(amount * count for amount, count in zip(figures, hour, strict=True)) for hour in machines]
 
     @cached_property
     def able(self) -> list[float]:
@@ -524,8 +524,8 @@ class EvaluatedFleet:
         lines, cycles = [], MONTH_HOURS / self.hours
         for fee in fees_that_count("machine hours"):
             paid = [(_billed_hours(kind), rate) for kind in self.kinds if (rate := fee.rate(kind.offer.fees))]
-            if hours := math.fsum(each for each, _ in paid) * cycles:
-                usd, unit = math.fsum(each * rate for each, rate in paid) * cycles, FEE_UNITS[fee.counts]
+            if hours := math.fsum(amount for amount, _ in paid) * cycles:
+                usd, unit = math.fsum(amount * rate for amount, rate in paid) * cycles, FEE_UNITS[fee.counts]
                 lines.append(BillItem(item=fee.item, usd=usd, quantity=hours, unit=unit, rate_usd=usd / hours))
         return tuple(lines)
 
@@ -534,20 +534,20 @@ class EvaluatedFleet:
 
         From which load a fleet costs less is not known here: that of another load has other machines.
         """
-        found, requests = [], self.requests * MONTH_HOURS / self.hours
+        prices, requests = [], self.requests * MONTH_HOURS / self.hours
         for label, offer, price, all_usd in generation.usd_by_the_token(self.job, self.offers):
-            each = all_usd / self.job.work.total_requests
-            found.append(
+            usd_of_request = all_usd / self.job.work.total_requests
+            prices.append(
                 ApiPrice(
                     offer=label,
-                    usd=each * requests,
-                    usd_per_thousand_requests=each * 1000.0,
+                    usd=usd_of_request * requests,
+                    usd_per_thousand_requests=usd_of_request * 1000.0,
                     hosts_tuned=price.hosts_tuned,
                     pays_from_requests=None,
                     source=offer.source,
                 )
             )
-        return tuple(sorted(found, key=lambda price: (price.usd, price.offer)))
+        return tuple(sorted(prices, key=lambda price: (price.usd, price.offer)))
 
     def report(self) -> Fleet:
         """Return the fleet as a plan reports it; simpler fleets beside it are not known here."""
@@ -586,10 +586,10 @@ def _billed_hours(kind: EvaluatedKind) -> float:
 
 def _limits(job: ServeJob, kinds: Sequence[FleetKind]) -> tuple[LatencyLimit, ...]:
     """Return the limits on latency with what is predicted of the slowest kind."""
-    first, each = max(kind.ttft_seconds for kind in kinds), max(kind.tpot_seconds for kind in kinds)
+    first, per_token = max(kind.ttft_seconds for kind in kinds), max(kind.tpot_seconds for kind in kinds)
     return (
         LatencyLimit(name="ttft", limit_seconds=job.latency.ttft_seconds, predicted_seconds=first),
-        LatencyLimit(name="tpot", limit_seconds=job.latency.tpot_seconds, predicted_seconds=each),
+        LatencyLimit(name="tpot", limit_seconds=job.latency.tpot_seconds, predicted_seconds=per_token),
     )
 
 

@@ -101,16 +101,16 @@ class Traffic:
     def hold(self, flight: Floats) -> Floats:
         """Return the mean seconds for which a request has a place among so many in flight, itself one of them."""
         column = flight if flight.ndim == 2 else flight[:, None]
-        found = mean_cycle_seconds(*self.speeds.inputs, self.means, column) * self.slow[:, None]
-        found = np.asarray(found, dtype=float) - self.arrival[:, None]
-        return found if flight.ndim == 2 else found[:, 0]
+        seconds = mean_cycle_seconds(*self.speeds.inputs, self.means, column) * self.slow[:, None]
+        seconds = np.asarray(seconds, dtype=float) - self.arrival[:, None]
+        return seconds if flight.ndim == 2 else seconds[:, 0]
 
     def step(self, flight: Floats) -> Floats:
         """Return the seconds of a decode step."""
         model, hardware, stack = self.speeds.inputs
         context = np.broadcast_to(self.means.context, flight.shape)[:, None]
-        found = decode_step_seconds(columns(model), columns(hardware), columns(stack), flight[:, None], context)
-        return np.asarray(np.broadcast_to(found, (len(flight), 1))[:, 0] * self.slow, dtype=float)
+        seconds = decode_step_seconds(columns(model), columns(hardware), columns(stack), flight[:, None], context)
+        return np.asarray(np.broadcast_to(seconds, (len(flight), 1))[:, 0] * self.slow, dtype=float)
 
     @property
     def arrival(self) -> Floats:
@@ -163,22 +163,22 @@ class Traffic:
         present, share = self.queue.present(rate), self.job.latency.share
         most = gamma_quantile(share, present.flight, np.maximum(present.variance, 1e-12))
         step = self.step(np.minimum(most, self.queue.number))
-        found = FirstTokens.of(self.prompts, self.passing(present), step)
+        tokens = FirstTokens.of(self.prompts, self.passing(present), step)
         token = (self.queue.full - self.prompts.mean) / self.means.output
         seconds = self.prompts.seconds + token[:, None] * np.asarray(self.lengths.output, dtype=float)
         moments = wait_moments(self.queue.number, present.use, seconds, self.prompts.share)
-        return FirstAnswers(found, *wait_points(present, *moments))
+        return FirstAnswers(tokens, *wait_points(present, *moments))
 
     def ttft(self, rate: Floats) -> Floats:
         """Return the time to the first token that the asked share stays below."""
-        found = self.first_tokens(rate)
-        return found.tokens.quantile(self.job.latency.share, found.waits, found.weights) + self.arrival
+        answers = self.first_tokens(rate)
+        return answers.tokens.quantile(self.job.latency.share, answers.waits, answers.weights) + self.arrival
 
     def in_time(self, rate: Floats, limit: float, waits: bool = True) -> Floats:
         """Return the share of the requests that have their first token within a limit; without `waits` for a place."""
-        found, none = self.first_tokens(rate), np.zeros((len(rate), 1))
-        places = (found.waits, found.weights) if waits else (none, none + 1.0)
-        return found.tokens.within(limit - self.arrival, *places)
+        answers, none = self.first_tokens(rate), np.zeros((len(rate), 1))
+        places = (answers.waits, answers.weights) if waits else (none, none + 1.0)
+        return answers.tokens.within(limit - self.arrival, *places)
 
 
 class FirstAnswers(NamedTuple):
@@ -243,10 +243,10 @@ def mixture_rates(job: ServeJob, speeds: generation.ReplicaSpeeds, library: Libr
     """
     lengths, slow = grouped_lengths(generation.lengths_of(job)), slow_factor(job, speeds, library)
     prompt, output = np.asarray(lengths.prompt, dtype=float), np.asarray(lengths.output, dtype=float)
-    each = [
+    parts = [
         Lengths(prompt[mixture > 0], output[mixture > 0], mixture[mixture > 0], lengths.prefix) for mixture in mixtures
     ]
-    return np.stack([_capacities(Traffic.of(job, speeds, slow, mixture)).rate for mixture in each])
+    return np.stack([_capacities(Traffic.of(job, speeds, slow, mixture)).rate for mixture in parts])
 
 
 def replica_capacities(job: ServeJob, speeds: generation.ReplicaSpeeds, library: Library) -> Capacities:
@@ -288,9 +288,9 @@ def latency_at_use(
 
     `known` capacities are not computed again.
     """
-    found = known or replica_capacities(job, speeds, library)
-    traffic = Traffic.of(job, speeds, found.slow)
-    return traffic.ttft(use * found.rate), traffic.tpot(use * found.rate)
+    capacities = known or replica_capacities(job, speeds, library)
+    traffic = Traffic.of(job, speeds, capacities.slow)
+    return traffic.ttft(use * capacities.rate), traffic.tpot(use * capacities.rate)
 
 
 def _held(
@@ -383,7 +383,7 @@ def _same_capacities(job: ServeJob, speeds: generation.ReplicaSpeeds, known: Ser
     """Return the capacities of recipes from known kinds; None where those lack one, or answer other requests."""
     if known is None or _answered_alike(job) != _answered_alike(known.job):
         return None
-    place = {one: index for index, one in enumerate(known.speeds.which)}
+    place = {known_row: index for index, known_row in enumerate(known.speeds.which)}
     if not place.keys() >= set(speeds.which):
         return None
     places = [place[row] for row in speeds.which]
@@ -403,14 +403,14 @@ def _recipes(
     """Return the recipes of each GPU and number of GPUs of the allowed offers; reasons against others are counted."""
     recipes: dict[tuple[str, int], list[generation.ServingRecipe]] = {}
     for index in allowed:
-        card, each = market.cards[index], market.offers[index].gpus
-        if card is None or (card.name, each) in recipes:
+        card, gpus = market.cards[index], market.offers[index].gpus
+        if card is None or (card.name, gpus) in recipes:
             continue
-        found = list(generation.serving_recipes(job, architecture, card, each))
-        rejected.update(reason for reason in found if isinstance(reason, str))
+        possible = list(generation.serving_recipes(job, architecture, card, gpus))
+        rejected.update(reason for reason in possible if isinstance(reason, str))
         bits = job.techniques.weight_bits
-        recipes[card.name, each] = [
-            recipe for recipe in found if isinstance(recipe, generation.ServingRecipe) and recipe.weight_bits in bits
+        recipes[card.name, gpus] = [
+            recipe for recipe in possible if isinstance(recipe, generation.ServingRecipe) and recipe.weight_bits in bits
         ]
     return recipes
 
@@ -441,7 +441,7 @@ def served_kinds(
     able = capacities.rate if job.load.concurrent is None else capacities.flight
     sure = (speeds.fit_probability >= job.memory_confidence) | (headroom is not None)
     fits = (speeds.flight >= 1) & sure
-    place = {one: index for index, one in enumerate(which)}
+    place = {key: index for index, key in enumerate(which)}
     spots = spot_markets(market.offers, library)
     kinds: list[ReplicaKind] = []
     made = 0
@@ -494,7 +494,7 @@ def _markets(
 
 
 def _kind(
-    index: int, offer: Offer, priced: _Priced, which: int, replicas: int, each: float, started: float
+    index: int, offer: Offer, priced: _Priced, which: int, replicas: int, rate: float, started: float
 ) -> ReplicaKind:
     """Return a kind; a machine on spot is paid while it is there, and starts again after each loss."""
     again = 0.0 if np.isinf(priced.up_hours) else started / priced.up_hours
@@ -507,7 +507,7 @@ def _kind(
         market=priced.market,
         which=which,
         replicas=replicas,
-        capacity=each * replicas,
+        capacity=rate * replicas,
         usd_per_hour=usd,
         start_hours=started,
         start_usd=priced.usd * start_billed,

@@ -61,7 +61,7 @@ def least_dollars_of_pairs(problem: FleetProblem) -> Floats:
     """
     loads, hours = np.unique(problem.load, return_counts=True)
     pairs = _Pairs.of(problem)
-    found = np.zeros((problem.kinds, problem.kinds))
+    usd_of_pairs = np.zeros((problem.kinds, problem.kinds))
     for load, times in zip(loads.tolist(), hours.tolist(), strict=True):
         needed = np.ceil(np.maximum(load / problem.capacity, problem.min_replicas / pairs.replicas))
         are_many = needed > MOST_OF_A_PAIR  # of a pair the numbers of one kind suffice, those of the other follow
@@ -71,8 +71,8 @@ def least_dollars_of_pairs(problem: FleetProblem) -> Floats:
             for some in np.array_split(every, -(-len(every) // ROWS_AT_ONCE)):
                 usd = count * problem.usd[some, None] + pairs.others(some, count, load) * problem.usd
                 least[some] = np.minimum(least[some], usd)
-        found += times * np.minimum(least, least.T)
-    return found
+        usd_of_pairs += times * np.minimum(least, least.T)
+    return usd_of_pairs
 
 
 class _Pairs(NamedTuple):
@@ -90,9 +90,9 @@ class _Pairs(NamedTuple):
     def of(cls, problem: FleetProblem) -> _Pairs:
         """Return the pairs of the kinds of a problem."""
         replicas = np.maximum(problem.replicas, 1).astype(float)
-        capacity, each = problem.capacity, problem.capacity / replicas
+        capacity, of_replica = problem.capacity, problem.capacity / replicas
         # Above 0: a machine of the column is too weak to stand next to one of the row alone.
-        weaker = (LEAST_REPLICA_SHARE * each[:, None] - each) / (1.0 - LEAST_REPLICA_SHARE)
+        weaker = (LEAST_REPLICA_SHARE * of_replica[:, None] - of_replica) / (1.0 - LEAST_REPLICA_SHARE)
         least = np.maximum(weaker, 0.0) * replicas[:, None] / capacity
         with np.errstate(divide="ignore"):
             most = np.where(weaker.T > 0, capacity[:, None] / (np.maximum(weaker.T, 0.0) * replicas), np.inf)
@@ -114,16 +114,16 @@ class _Pairs(NamedTuple):
         left = np.maximum(load - count * problem.capacity[some], 0.0)[:, None]
         standing = np.maximum(problem.min_replicas - count * self.replicas[some], 0.0)[:, None]
         carried = np.maximum(left, self.surely[some] * load) * slack / problem.capacity
-        found = np.ceil(np.maximum(carried, standing / self.replicas))
+        machines = np.ceil(np.maximum(carried, standing / self.replicas))
         firm = self.surely[:, some].T * load * slack  # what the row carries while the column is lost
-        out = (found > 0) & (count * problem.capacity[some][:, None] < firm)
+        out = (machines > 0) & (count * problem.capacity[some][:, None] < firm)
         if load > 0:
             out |= self.is_lost[some]
         if count > 0:
             least = np.ceil(count * self.least_each[some] * slack)
-            found = np.where(found > 0, np.maximum(found, least), found)
-            out |= found > count * self.most_each[some] / slack
-        return np.where(out, np.inf, found)
+            machines = np.where(machines > 0, np.maximum(machines, least), machines)
+            out |= machines > count * self.most_each[some] / slack
+        return np.where(out, np.inf, machines)
 
 
 def is_listed_whole(problem: FleetProblem) -> bool:
@@ -140,12 +140,12 @@ def fleets_of_few(problem: FleetProblem, hours: Integers) -> Floats | None:
     order = np.argsort(fleets @ problem.usd, kind="stable")
     fleets = fleets[order]
     alone = np.count_nonzero(fleets, axis=1) == 1
-    found = []
+    listed = []
     for fits in problem.fits(fleets, hours):
         if not bool(np.any(fits)):
             return None
-        found += [fleets[fits][:CHEAPEST_LISTED], fleets[fits & alone][:1]]
-    return np.unique(np.concatenate(found), axis=0)
+        listed += [fleets[fits][:CHEAPEST_LISTED], fleets[fits & alone][:1]]
+    return np.unique(np.concatenate(listed), axis=0)
 
 
 def listed_fleets(problem: FleetProblem) -> Floats:
@@ -176,21 +176,21 @@ def machines_alone(problem: FleetProblem) -> Floats:
     kinds = problem.kinds
     able = np.ceil(problem.load[:, None] / problem.capacity * (1.0 - 1e-9))
     standing = np.ceil(problem.min_replicas / np.maximum(problem.replicas, 1))
-    found = np.maximum(able, standing)
-    busy = found > 0
+    machines = np.maximum(able, standing)
+    busy = machines > 0
     most = np.full(kinds, np.inf)
     for offer, stock in problem.stock.items():
         most[problem.offer == offer] = stock
     for provider, quota in problem.quota.items():
         here = problem.provider == provider
         most[here] = np.minimum(most, quota // np.maximum(problem.gpus, 1))[here]
-    allowed = found <= most
+    allowed = machines <= most
     for peak in problem.peaks:
-        allowed &= found * peak.each <= peak.most * (1.0 + 1e-9)
+        allowed &= machines * peak.each <= peak.most * (1.0 + 1e-9)
     there = np.append(problem.availability, 1.0)[problem.group]  # of group -1, on demand: always
     alone_on_spot = problem.is_spot & ((there < problem.served_share) | (problem.most_on_spot < 1))
     allowed &= ~busy | ~(alone_on_spot | (~problem.is_spot & (problem.least_on_spot > 0)))
-    return np.where(np.all(allowed, axis=0), found, np.nan)
+    return np.where(np.all(allowed, axis=0), machines, np.nan)
 
 
 def simple_fleets(problem: FleetProblem, options: SolveOptions) -> tuple[SimpleFleet, ...]:
@@ -202,13 +202,13 @@ def simple_fleets(problem: FleetProblem, options: SolveOptions) -> tuple[SimpleF
     alone = machines_alone(distinct)
     hourly = machines_alone_by_hour(usual, alone, distinct.load)
     at_peak = usual.hours * alone[peak][0] * usual.usd
-    found = [_least("one kind for the peak", at_peak, alone[peak][0], place)]
+    simple = [_least("one kind for the peak", at_peak, alone[peak][0], place)]
     starts = np.maximum(hourly - np.roll(hourly, 1, axis=0), 0.0)
     by_hour = np.sum(hourly * usual.usd + starts * usual.start_usd, axis=0)
-    found.append(_least("one kind by the hour", by_hour, alone[peak][0], place))
+    simple.append(_least("one kind by the hour", by_hour, alone[peak][0], place))
     mixed = _peak_mix(usual, options)
-    found.append(SimpleFleet("the best mix for the peak, always on", None if mixed is None else usual.hours * mixed))
-    return tuple(found)
+    simple.append(SimpleFleet("the best mix for the peak, always on", None if mixed is None else usual.hours * mixed))
+    return tuple(simple)
 
 
 def machines_alone_by_hour(problem: FleetProblem, alone: Floats, loads: Floats) -> Floats:
@@ -231,8 +231,8 @@ def _peak_mix(problem: FleetProblem, options: SolveOptions) -> float | None:
     peak = np.array([np.max(problem.load)])
     hour = replace(problem, load=peak, start_usd=np.zeros(problem.kinds), budget_usd=None)
     if problem.most_kinds is not None:
-        found = optimise_fleet(hour, options).fleets
-        return None if found is None else hour.cost(found)
+        best = optimise_fleet(hour, options).fleets
+        return None if best is None else hour.cost(best)
     hour = hour.choosing(undominated_kinds(hour))
     losses = first_rows(hour.availability, hour.served_share)
     fleets, bounds = fleets_at_prices(hour, hour.usd[None, :], np.zeros(1, dtype=np.int64), options.solver, losses)
@@ -258,7 +258,7 @@ def cheapest_circle(problem: FleetProblem, pool: Floats, fits: Flags) -> tuple[I
     usd, moves = pool @ problem.usd, start_usd_between(problem, pool)
     cut = int(np.argmin(np.sum(fits, axis=1)))
     order = (cut + np.arange(hours)) % hours
-    best, found = np.inf, np.zeros(hours, dtype=np.int64)
+    best, circle = np.inf, np.zeros(hours, dtype=np.int64)
     for start in np.flatnonzero(fits[cut]).tolist():
         reached = np.full(size, np.inf)
         reached[start] = usd[start]
@@ -272,9 +272,9 @@ def cheapest_circle(problem: FleetProblem, pool: Floats, fits: Flags) -> tuple[I
         if closed[last] < best:
             best = float(closed[last])
             for step in range(hours - 1, -1, -1):
-                found[order[step]] = last
+                circle[order[step]] = last
                 last = int(came[step, last])
-    return found, best
+    return circle, best
 
 
 def through_pool(problem: FleetProblem, pool: Floats) -> tuple[Floats, float]:
@@ -357,8 +357,8 @@ def optimise_fleet(
     for gap in (None, pair_gap):  # a fleet next to its best mix answers for a gap, too
         if (key := pickle.dumps((problem, options, gap))) in known:
             return known[key]
-    found = known[key] = _fleet(problem, options, until, pair_gap)
-    return found
+    solved = known[key] = _fleet(problem, options, until, pair_gap)
+    return solved
 
 
 def _fleet(problem: FleetProblem, options: SolveOptions, until: float | None, pair_gap: float | None) -> SolvedFleet:
@@ -382,12 +382,12 @@ def _fleet(problem: FleetProblem, options: SolveOptions, until: float | None, pa
     return _within_budget(problem, _of_few_kinds(replace(problem, budget_usd=None), mixed, options, until))
 
 
-def _within_budget(problem: FleetProblem, found: SolvedFleet) -> SolvedFleet:
+def _within_budget(problem: FleetProblem, solved: SolvedFleet) -> SolvedFleet:
     """Return a fleet that was found without the budget; where that is too small, its dollars alone."""
-    usd = np.inf if found.fleets is None else problem.cost(found.fleets)
+    usd = np.inf if solved.fleets is None else problem.cost(solved.fleets)
     if problem.budget_usd is not None and problem.budget_usd * (1.0 + FLEET_GAP) < usd < np.inf:
-        return SolvedFleet(None, found.bound, (), found.kept, usd)
-    return found
+        return SolvedFleet(None, solved.bound, (), solved.kept, usd)
+    return solved
 
 
 MOST_PAIRS = 1000
@@ -431,11 +431,11 @@ def _of_a_pair(problem: FleetProblem, options: SolveOptions, until: float | None
         if least[place] >= usd * (1.0 - FLEET_GAP) or (fleets is not None and has_passed(until)):
             break
         kinds = [int(first[place]), int(second[place])]
-        found, dollars = _among(problem, kinds, options, until)
-        if found is None and is_listed_whole(problem.choosing(np.unique(kinds))):
+        best, dollars = _among(problem, kinds, options, until)
+        if best is None and is_listed_whole(problem.choosing(np.unique(kinds))):
             least[place] = np.inf
         if dollars < usd * (1.0 - FLEET_GAP):
-            fleets, usd = found, dollars
+            fleets, usd = best, dollars
     for place in order[:MOST_PAIR_PROOFS]:
         if least[place] >= usd * (1.0 - max(options.gap, WANTED_GAP)) or has_passed(until):
             break
@@ -572,11 +572,11 @@ def fleets_of_one_kind(problem: FleetProblem) -> Floats:
     alone = machines_alone(problem.choosing(place)) if len(place) else np.zeros((problem.hours, 0))
     usd = np.sum(alone * problem.usd[place], axis=0)
     for best in np.argsort(usd)[: int(np.sum(~np.isnan(usd)))].tolist():
-        found = np.zeros((problem.hours, problem.kinds))
-        found[:, place[best]] = alone[:, best]
-        fits = problem.fits(found, np.arange(problem.hours))
+        fleets = np.zeros((problem.hours, problem.kinds))
+        fleets[:, place[best]] = alone[:, best]
+        fits = problem.fits(fleets, np.arange(problem.hours))
         if bool(np.all(np.diag(fits))):
-            return np.unique(found, axis=0)
+            return np.unique(fleets, axis=0)
     return np.zeros((0, problem.kinds))
 
 

@@ -108,11 +108,11 @@ class _LoadedFleets:
 
     def _fleets(self, factor: float, kinds: NDArray[np.bool_]) -> tuple[float, Floats]:
         problem = replace(self._problem, load=self._problem.load * factor).choosing(kinds)
-        found, whole = optimise_fleet(problem, self._options).fleets, np.zeros((problem.hours, len(kinds)))
-        if found is None:
+        fleets, whole = optimise_fleet(problem, self._options).fleets, np.zeros((problem.hours, len(kinds)))
+        if fleets is None:
             return math.inf, whole
-        whole[:, kinds] = found
-        return problem.cost(found) * self._month, whole
+        whole[:, kinds] = fleets
+        return problem.cost(fleets) * self._month, whole
 
 
 def with_paying_loads(
@@ -163,11 +163,11 @@ def _main_kind(served: ServedKinds, market: Market, usd: float, fleets: Floats) 
 
 def named_kinds(served: ServedKinds, market: Market, fleets: Floats, used: Sequence[int]) -> list[NamedKind]:
     """Return what decides the figures of the kinds of a fleet (hours, kinds)."""
-    found = []
+    named = []
     for place in used:
         kind = served.kinds[place]
         recipe = served.recipe(kind)
-        found.append(
+        named.append(
             NamedKind(
                 offer=market.labels[kind.offer],
                 market=kind.market,
@@ -179,7 +179,7 @@ def named_kinds(served: ServedKinds, market: Market, fleets: Floats, used: Seque
                 by_hour=tuple(fleets[:, place].astype(int).tolist()),
             )
         )
-    return found
+    return named
 
 
 Compared = tuple[str, "float | str | tuple[float, ...]", "float | str | tuple[float, ...]"]
@@ -220,8 +220,8 @@ def compare_with_search(
     return [
         broken
         for compared, tolerance in ((figures, SEARCH_TOLERANCE), (of_latency, LATENCY_TOLERANCE))
-        for what, searched, planned in compared
-        for broken in compare(made.name, what, searched, planned, tolerance, unit_of(what))
+        for figure, searched, planned in compared
+        for broken in compare(made.name, figure, searched, planned, tolerance, unit_of(figure))
     ]
 
 
@@ -257,10 +257,12 @@ def _of_used(served: ServedKinds, problem: FleetProblem, used: Sequence[int]) ->
     return replace(problem, availability=there)
 
 
-def _baseline(served: ServedKinds, market: Market, one: SimpleFleet, month: float) -> FleetBaseline:
+def _baseline(served: ServedKinds, market: Market, fleet: SimpleFleet, month: float) -> FleetBaseline:
     """Return a simpler fleet with its dollars of a month, `month` cycles long."""
-    machines = "" if one.kind < 0 else _machines(served, market, one)
-    return FleetBaseline(name=one.name, usd_per_month=None if one.usd is None else one.usd * month, machines=machines)
+    machines = "" if fleet.kind < 0 else _machines(served, market, fleet)
+    return FleetBaseline(
+        name=fleet.name, usd_per_month=None if fleet.usd is None else fleet.usd * month, machines=machines
+    )
 
 
 def secure_fleet(
@@ -295,9 +297,9 @@ def _any_mix(served: ServedKinds, market: Market, found: FoundFleet, month: floa
     return FleetBaseline(name="any mix of kinds", usd_per_month=usd, machines=machines)
 
 
-def _machines(served: ServedKinds, market: Market, one: SimpleFleet) -> str:
-    offer = market.offers[served.kinds[one.kind].offer]
-    return f"{one.machines * offer.gpus:,} x {offer.card} at {offer.provider}"
+def _machines(served: ServedKinds, market: Market, fleet: SimpleFleet) -> str:
+    offer = market.offers[served.kinds[fleet.kind].offer]
+    return f"{fleet.machines * offer.gpus:,} x {offer.card} at {offer.provider}"
 
 
 def _default_limits(job: ServeJob) -> tuple[str, ...]:
@@ -311,13 +313,13 @@ def _default_limits(job: ServeJob) -> tuple[str, ...]:
 
 def _conversions(served: ServedKinds, used: Sequence[int], library: Library) -> tuple[str, ...]:
     """Return what of the weights of the fleet a user must make, each once."""
-    architecture, found = library.architecture(served.job.architecture), list[str]()
+    architecture, notes = library.architecture(served.job.architecture), list[str]()
     for place in used:
         recipe = served.recipe(served.kinds[place])
         gpu = library.gpu(served.speeds.which[served.kinds[place].which].gpu)
         made = weights_to_make(served.job, recipe, architecture, gpu)
-        found += [made] if made is not None else []
-    return tuple(dict.fromkeys(found))
+        notes += [made] if made is not None else []
+    return tuple(dict.fromkeys(notes))
 
 
 def _notes(served: ServedKinds, used: Sequence[int], library: Library) -> tuple[str, ...]:

@@ -210,8 +210,8 @@ class FleetProblem:
         """Return the problem with the limits of one hour."""
         if self.room is None:
             return self
-        one = self.rooms[int(self.room[hour])]
-        return replace(self, stock=one.stock, quota=one.quota, peaks=self.peaks_of(one.most), room=None, rooms=())
+        room = self.rooms[int(self.room[hour])]
+        return replace(self, stock=room.stock, quota=room.quota, peaks=self.peaks_of(room.most), room=None, rooms=())
 
     def peaks_of(self, most: Sequence[float]) -> tuple[Peak, ...]:
         """Return what is limited at one time, with other values of the limits."""
@@ -227,11 +227,11 @@ class FleetProblem:
         wanted = (loads - LOAD_TOLERANCE * np.maximum(1.0, loads))[:, None]
         if self.room is None:
             return np.asarray(self.greatest_load(fleets) >= wanted)
-        found = np.zeros((len(hours), len(fleets)), dtype=bool)
+        kept = np.zeros((len(hours), len(fleets)), dtype=bool)
         for room in np.unique(self.room[hours]).tolist():
             same = self.room[hours] == room
-            found[same] = self.in_hour(int(hours[same][0])).greatest_load(fleets) >= wanted[same]
-        return found
+            kept[same] = self.in_hour(int(hours[same][0])).greatest_load(fleets) >= wanted[same]
+        return kept
 
     def as_needed(self) -> FleetProblem:
         """Return the problem without capacity beyond the peak, and replicas beyond those that must stand."""
@@ -285,8 +285,8 @@ class FleetProblem:
         Load is spread by capacity. Example: next to a replica of 4 one of 1.5 carries 1.5 / 5.5 of the load, which is
         55 % of its even share, and one of 0.1 carries 5 % of it.
         """
-        used, each = fleets > 0, self.capacity / np.maximum(self.replicas, 1)
-        weakest = np.min(np.where(used, each, np.inf), axis=1, initial=np.inf)
+        used, of_replica = fleets > 0, self.capacity / np.maximum(self.replicas, 1)
+        weakest = np.min(np.where(used, of_replica, np.inf), axis=1, initial=np.inf)
         even = (fleets @ self.capacity) / np.maximum(fleets @ self.replicas, 1)
         is_even = weakest >= LEAST_REPLICA_SHARE * even * (1.0 - LOAD_TOLERANCE)
         return np.asarray(is_even & (np.count_nonzero(used, axis=1) <= (self.most_kinds or 0)))
@@ -422,7 +422,9 @@ def with_room(problem: FleetProblem, others: Sequence[Taker]) -> FleetProblem:
     if not others:
         return replace(problem, room=None, rooms=())
     hours = math.lcm(problem.hours, *(len(fleets) for _, fleets in others))
-    used = sum((_used(problem, one, fleets, hours) for one, fleets in others), np.zeros((hours, len(_limits(problem)))))
+    used = sum(
+        (_used(problem, other, fleets, hours) for other, fleets in others), np.zeros((hours, len(_limits(problem))))
+    )
     least = np.asarray(_limits(problem)) - used
     least = np.min(least.reshape(hours // problem.hours, problem.hours, -1), axis=0)
     rows, room = np.unique(np.round(least, 9), axis=0, return_inverse=True)
@@ -433,7 +435,9 @@ def most_used(takers: Sequence[Taker]) -> dict[str, float]:
     """Return what fleets take of each shared limit in the hour in which they take most."""
     hours = math.lcm(*(len(fleets) for _, fleets in takers))
     first = takers[0][0]
-    used = sum((_used(first, one, fleets, hours) for one, fleets in takers), np.zeros((hours, len(_limits(first)))))
+    used = sum(
+        (_used(first, problem, fleets, hours) for problem, fleets in takers), np.zeros((hours, len(_limits(first))))
+    )
     return dict(zip(_names(first), np.max(used, axis=0).tolist(), strict=True))
 
 
@@ -442,7 +446,7 @@ def broken_limits(takers: Sequence[Taker]) -> dict[str, int]:
     first = takers[0][0]
     hours = math.lcm(*(len(fleets) for _, fleets in takers))
     limits = np.asarray(_limits(first))
-    used = sum((_used(first, one, fleets, hours) for one, fleets in takers), np.zeros((hours, len(limits))))
+    used = sum((_used(first, problem, fleets, hours) for problem, fleets in takers), np.zeros((hours, len(limits))))
     over = used > limits + LOAD_TOLERANCE * np.maximum(1.0, limits)
     counts = np.sum(over, axis=0).astype(int).tolist()
     return {name: count for name, count in zip(_names(first), counts, strict=True) if count}
@@ -450,23 +454,23 @@ def broken_limits(takers: Sequence[Taker]) -> dict[str, int]:
 
 def _limits(problem: FleetProblem) -> list[float]:
     """Return the limits in one order: stock, quotas, what is limited at one time."""
-    found = [float(most) for most in (*problem.stock.values(), *problem.quota.values())]
-    return found + [peak.most for peak in problem.peaks]
+    limits = [float(most) for most in (*problem.stock.values(), *problem.quota.values())]
+    return limits + [peak.most for peak in problem.peaks]
 
 
 def _names(problem: FleetProblem) -> list[str]:
     """Return the names of the limits in the same order; an offer and a provider by their number."""
-    found = [f"stock {name}" for name in problem.stock] + [f"quota {name}" for name in problem.quota]
-    return found + [peak.key for peak in problem.peaks]
+    names = [f"stock {name}" for name in problem.stock] + [f"quota {name}" for name in problem.quota]
+    return names + [peak.key for peak in problem.peaks]
 
 
-def _used(limited: FleetProblem, one: FleetProblem, fleets: Floats, hours: int) -> Floats:
+def _used(limited: FleetProblem, problem: FleetProblem, fleets: Floats, hours: int) -> Floats:
     """Return what fleets (hours of a cycle, kinds) take of each limit, (hours, limits)."""
-    columns = [fleets[:, one.offer == offer].sum(axis=1) for offer in limited.stock]
-    gpus = fleets * one.gpus
-    columns += [gpus[:, one.provider == provider].sum(axis=1) for provider in limited.quota]
-    each = {peak.key: peak.each for peak in one.peaks}
-    columns += [fleets @ each[peak.key] for peak in limited.peaks]
+    columns = [fleets[:, problem.offer == offer].sum(axis=1) for offer in limited.stock]
+    gpus = fleets * problem.gpus
+    columns += [gpus[:, problem.provider == provider].sum(axis=1) for provider in limited.quota]
+    of_machine = {peak.key: peak.each for peak in problem.peaks}
+    columns += [fleets @ of_machine[peak.key] for peak in limited.peaks]
     taken = np.stack(columns, axis=1) if columns else np.zeros((len(fleets), 0))
     return np.tile(taken, (hours // len(fleets), 1))
 

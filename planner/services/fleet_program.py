@@ -85,11 +85,11 @@ def neighbours(fleets: Floats, may_change: Flags) -> Floats:
     Only kinds of `may_change` (kinds,) come and go; what is given is not among them.
     """
     kinds = fleets.shape[1]
-    one = np.eye(kinds)[may_change]
+    single = np.eye(kinds)[may_change]
     f, kind = np.nonzero(fleets * may_change)
     less = fleets[f] - np.eye(kinds)[kind]
-    swapped = (less[:, None, :] + one[None, :, :]).reshape(-1, kinds)
-    more = (fleets[:, None, :] + one[None, :, :]).reshape(-1, kinds)
+    swapped = (less[:, None, :] + single[None, :, :]).reshape(-1, kinds)
+    more = (fleets[:, None, :] + single[None, :, :]).reshape(-1, kinds)
     return np.asarray(np.concatenate([less, swapped, more]))
 
 
@@ -350,10 +350,10 @@ def fleets_at_prices(
         load, room = float(problem.load[hour]), -1 if problem.room is None else int(problem.room[hour])
         key = (load, room, *np.round(price, 9).tolist())
         if key not in known:
-            found = _serving_enough(problem.in_hour(hour), load, price, solver, losses, until)
-            if found is None:
+            priced = _serving_enough(problem.in_hour(hour), load, price, solver, losses, until)
+            if priced is None:
                 continue
-            known[key] = found
+            known[key] = priced
         fleets[place], bounds[place] = known[key]
     return fleets, bounds
 
@@ -367,15 +367,15 @@ def _serving_enough(
     """
     while True:
         program, left = fleet_program(problem, load, usd, losses), seconds_until(until)
-        found = run(program, solver, time_limit_seconds=left, relative_gap=PRICED_HOUR_GAP)
-        if not found.has_solution or has_passed(until):
+        solution = run(program, solver, time_limit_seconds=left, relative_gap=PRICED_HOUR_GAP)
+        if not solution.has_solution or has_passed(until):
             return None
-        fleet = np.round(found.values)
+        fleet = np.round(solution.values)
         able = fleet * problem.capacity
         firm, spot = float(np.sum(able[~problem.is_spot])), problem.by_group(able)
         weights = tightest_row(firm, spot, problem.availability, problem.served_share)
         if float(weights[problem.group] @ able) >= load - LOAD_TOLERANCE * max(1.0, load):
-            return fleet, float(found.bound if found.bound is not None else 0.0)
+            return fleet, float(solution.bound if solution.bound is not None else 0.0)
         while any(np.allclose(weights, known, rtol=CLOSE_ROWS / 10, atol=0.0) for known in losses):
             weights = weights * (1.0 - CLOSE_ROWS)
         losses.append(weights)
@@ -390,8 +390,10 @@ def _multipliers(problem: FleetProblem, classes: HourClasses, pool: Floats, pref
     """Return the best multipliers (classes, kinds) for the fleets of a pool, and the dollars that they promise."""
     pairs = len(classes.first)
     fits = problem.fits(pool, classes.first)
-    found = run(price_program(problem, classes, pool, fits, preference), LINEAR_SOLVER)
-    return found.values[pairs:].reshape(classes.number, problem.kinds), float(found.values[:pairs] @ classes.times)
+    solution = run(price_program(problem, classes, pool, fits, preference), LINEAR_SOLVER)
+    return solution.values[pairs:].reshape(classes.number, problem.kinds), float(
+        solution.values[:pairs] @ classes.times
+    )
 
 
 def _priced(problem: FleetProblem, fleets: Floats, hours: Integers, prices: Floats) -> Floats:
@@ -455,11 +457,11 @@ def joint_hours(
         hour = keys.index(key)
         if has_passed(until) or any(np.isnan(priced[n].least[k]) for n, k in zip(names, key, strict=True)):
             return JointHours(0.0, None)
-        found = _hour([(priced[n], weight[n], k, hour) for n, k in zip(names, key, strict=True)], options, until)
-        if found is None:
+        hour_fleets = _hour([(priced[n], weight[n], k, hour) for n, k in zip(names, key, strict=True)], options, until)
+        if hour_fleets is None:
             return JointHours(0.0, None, is_impossible=not has_passed(until))
-        solved[key] = found
-        bound += times * found[0]
+        solved[key] = hour_fleets
+        bound += times * hour_fleets[0]
     fleets = {}
     for place, name in enumerate(names):
         whole = np.zeros((hours, problems[name].kinds))
@@ -489,16 +491,23 @@ def _hour(
     services: Sequence[tuple[_Priced, float, int, int]], options: SolveOptions, until: float | None
 ) -> tuple[float, list[Floats]] | None:
     """Return a bound on the dollars of an hour, and the fleets; None where no fleets keep the limits of all."""
-    if not broken_limits([(one.problem, one.best[[row]]) for one, _, row, _ in services]):
-        return sum(weight * float(one.least[row]) for one, weight, row, _ in services), [
-            one.best[row] for one, _, row, _ in services
+    if not broken_limits([(service.problem, service.best[[row]]) for service, _, row, _ in services]):
+        return sum(weight * float(service.least[row]) for service, weight, row, _ in services), [
+            service.best[row] for service, _, row, _ in services
         ]
     parts = [
-        Part(one.problem, float(one.problem.load[hour % one.problem.hours]), weight * one.usd[row], one.losses)
-        for one, weight, row, hour in services
+        Part(
+            service.problem,
+            float(service.problem.load[hour % service.problem.hours]),
+            weight * service.usd[row],
+            service.losses,
+        )
+        for service, weight, row, hour in services
     ]
-    found = run(joint_program(parts), options.solver, time_limit_seconds=seconds_until(until), relative_gap=JOINT_GAP)
-    if not found.has_solution:
+    solution = run(
+        joint_program(parts), options.solver, time_limit_seconds=seconds_until(until), relative_gap=JOINT_GAP
+    )
+    if not solution.has_solution:
         return None
-    ends = np.cumsum([one.problem.kinds for one, *_ in services])[:-1]
-    return float(found.bound if found.bound is not None else 0.0), list(np.split(np.round(found.values), ends))
+    ends = np.cumsum([service.problem.kinds for service, *_ in services])[:-1]
+    return float(solution.bound if solution.bound is not None else 0.0), list(np.split(np.round(solution.values), ends))

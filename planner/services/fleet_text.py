@@ -246,12 +246,13 @@ def _assumed(service: Service) -> list[str]:
 
 def _cheaper_api(fleet: Fleet) -> list[str]:
     """Return the cheapest service that answers by the token, where it costs less than the fleet."""
-    one = min(fleet.api, key=lambda each: each.usd, default=None)
-    if one is None or one.usd >= fleet.usd_per_month:
+    cheapest = min(fleet.api, key=lambda price: price.usd, default=None)
+    if cheapest is None or cheapest.usd >= fleet.usd_per_month:
         return []
-    text = f"less: {words.sanitise(one.offer)} answers by the token for {words.usd(one.usd)} a month"
+    text = f"less: {words.sanitise(cheapest.offer)} answers by the token for {words.usd(cheapest.usd)} a month"
     return [
-        f"  {line}" for line in words.wrap_lines(f"{text}, {generation.HOSTS[one.hosts_tuned]}", words.width() - 2, 4)
+        f"  {line}"
+        for line in words.wrap_lines(f"{text}, {generation.HOSTS[cheapest.hosts_tuned]}", words.width() - 2, 4)
     ]
 
 
@@ -316,22 +317,22 @@ LIMIT_WORDS = {"ttft": "first token", "tpot": "per token"}
 LIMIT_HEADS = {"ttft": " to the first token", "tpot": " per token"}
 
 
-def _limit(one: LatencyLimit, fleet: Fleet) -> str:
+def _limit(limit: LatencyLimit, fleet: Fleet) -> str:
     """Return what is predicted of the slowest kind in its busiest hour, and how far that is below the limit."""
     share = words.share_text(fleet.within_limits_share)
-    predicted = f"{LIMIT_WORDS[one.name]}: {share} within {seconds_text(one.predicted_seconds)}"
-    if one.limit_seconds is None:
+    predicted = f"{LIMIT_WORDS[limit.name]}: {share} within {seconds_text(limit.predicted_seconds)}"
+    if limit.limit_seconds is None:
         return f"{predicted}, no limit"
-    margin = words.percent(max(1.0 - one.predicted_seconds / one.limit_seconds, 0.0))
-    return f"{predicted}, {margin} below the limit of {seconds_text(one.limit_seconds)}"
+    margin = words.percent(max(1.0 - limit.predicted_seconds / limit.limit_seconds, 0.0))
+    return f"{predicted}, {margin} below the limit of {seconds_text(limit.limit_seconds)}"
 
 
 def _binds(fleet: Fleet) -> str:
     """Return what holds the capacity of the kinds."""
-    found: dict[str, list[str]] = {}
+    kinds_by_limit: dict[str, list[str]] = {}
     for kind in fleet.kinds:
-        found.setdefault(kind.binds, []).append(words.sanitise(kind.gpu))
-    texts = [f"{BINDING_WORDS[name]} ({', '.join(dict.fromkeys(gpus))})" for name, gpus in found.items()]
+        kinds_by_limit.setdefault(kind.binds, []).append(words.sanitise(kind.gpu))
+    texts = [f"{BINDING_WORDS[name]} ({', '.join(dict.fromkeys(gpus))})" for name, gpus in kinds_by_limit.items()]
     return f"limited by {'; '.join(texts)}"
 
 
@@ -346,8 +347,8 @@ def _spot(fleet: Fleet) -> list[str]:
 
 def _price(service: Service) -> list[str]:
     fleet = service.fleet
-    each = f"${words.significant(fleet.usd_per_thousand_requests)} per 1,000 requests"
-    lines = [f"{each}; {words.usd(service.cost_usd)} for the {words.duration(service.for_hours)}"]
+    per_request = f"${words.significant(fleet.usd_per_thousand_requests)} per 1,000 requests"
+    lines = [f"{per_request}; {words.usd(service.cost_usd)} for the {words.duration(service.for_hours)}"]
     for fee in fleet.fees:
         how = product(fee.quantity or 0.0, fee.unit, fee.rate_usd or 0.0, fee.usd)
         lines.append(f"in a month {words.usd(fee.usd)} of it for {fee.item}, {how}")
@@ -356,12 +357,12 @@ def _price(service: Service) -> list[str]:
 
 def _looser(service: Service) -> list[str]:
     """Return what a looser limit saves."""
-    one = service.looser
-    if one is None:
+    looser = service.looser
+    if looser is None:
         return []
-    name = limit_name(one.limit, service.name)
+    name = limit_name(looser.limit, service.name)
     return words.wrap_lines(
-        f"{name} {one.change_from} -> {one.change_to} {one.then}, verified by solving", line_room(), 2
+        f"{name} {looser.change_from} -> {looser.change_to} {looser.then}, verified by solving", line_room(), 2
     )
 
 
@@ -381,10 +382,10 @@ def _simpler(fleet: Fleet) -> list[str]:
     return lines
 
 
-def pays_from(one: ApiPrice, fleet: Fleet) -> list[str]:
+def pays_from(price: ApiPrice, fleet: Fleet) -> list[str]:
     """Return from which load a fleet costs less than a service; where none is known, that the service does at this."""
-    less = ["the service costs less at this load"] if one.usd < fleet.usd_per_month else []
-    return words.pays_from(one.pays_from_requests, "requests a month", one.pays_on) or less
+    less = ["the service costs less at this load"] if price.usd < fleet.usd_per_month else []
+    return words.pays_from(price.pays_from_requests, "requests a month", price.pays_on) or less
 
 
 def _api(fleet: Fleet) -> list[str]:
@@ -442,7 +443,7 @@ def _first_lines(plan: Plan, alone: Service) -> list[str]:
     figures, late = f"{words.usd(alone.fleet.usd_per_month)} a month", _latency(alone)
     kinds, engine = machines_text(alone.fleet), _engine(alone.fleet)
     whole = [f"{kinds} ({engine}), {figures}{late}", f"{kinds}, {figures}{late}", f"{kinds}, {figures}"]
-    name, short = words.sanitise(plan.scenario), [f"{each}, {figures}" for each in _all_kinds(alone.fleet)]
+    name, short = words.sanitise(plan.scenario), [f"{machines}, {figures}" for machines in _all_kinds(alone.fleet)]
     if not any(len(f"{name}: {form}") <= words.width() for form in (*whole, *short[:1])):
         for form in whole:
             lines = words.wrap_lines(f"{name}: {form}", words.width() - 2, 3)
@@ -510,8 +511,8 @@ def _latency(service: Service) -> str:
     first = next((limit for limit in service.fleet.limits if limit.limit_seconds is not None), None)
     if first is None:
         return ""
-    what = "first token by {}" if first.name == "ttft" else "{} per token"
-    return f", {what.format(seconds_text(first.predicted_seconds))}"
+    wording = "first token by {}" if first.name == "ttft" else "{} per token"
+    return f", {wording.format(seconds_text(first.predicted_seconds))}"
 
 
 # Risks.
@@ -520,15 +521,15 @@ def _latency(service: Service) -> str:
 def fleet_risks(plan: Plan) -> list[Risk]:
     """Return what of jobs and services would change the decision, the greatest first."""
     several = len(plan.services) > 1 or bool(plan.jobs)
-    found = risks_of_jobs(plan) if plan.jobs else []
+    risks = risks_of_jobs(plan) if plan.jobs else []
     for service in plan.services:
         of_it = f"{words.sanitise(service.name)}: " if several else ""
-        found += [Risk(kind, f"{of_it}{text}") for kind, text in _of_service(service, plan) if text]
+        risks += [Risk(kind, f"{of_it}{text}") for kind, text in _of_service(service, plan) if text]
     if not plan.jobs:
         age = plan_sections.old_prices_text(plan)
-        found += [Risk("an outlay", text)] if (text := plan_sections.outlay_text(plan)) else []
-        found += [Risk("old prices", f"{age}: {plan_sections.RENEWS_PRICES}")] if age else []
-    return found
+        risks += [Risk("an outlay", text)] if (text := plan_sections.outlay_text(plan)) else []
+        risks += [Risk("old prices", f"{age}: {plan_sections.RENEWS_PRICES}")] if age else []
+    return risks
 
 
 _EXCLUDES = "--set 'limits.tiers.forbid=[community]'"
@@ -549,7 +550,7 @@ def _of_service(service: Service, plan: Plan) -> list[tuple[str, str]]:
     private = {(offer.get("provider"), offer.get("gpu")) for offer in offers if offer.get("community")}
     hosts = [kind for kind in fleet.kinds if (kind.provider, kind.gpu) in private]
     usual = f"{words.percent(1.0 - fleet.served_share)} of the requests find no machine on average"
-    cheaper = min(fleet.api, key=lambda each: each.usd, default=None)
+    cheaper = min(fleet.api, key=lambda price: price.usd, default=None)
     token = ""
     if cheaper is not None and cheaper.usd < fleet.usd_per_month:
         hosted = generation.HOSTS[cheaper.hosts_tuned]
@@ -592,7 +593,7 @@ def ways_of(service: Service) -> list[FleetWay]:
         rows.append(FleetWay("secure", fleet.secure.machines, fleet.secure.usd_per_month, "no private hosts"))
     rows += [
         FleetWay("by token", words.sanitise(api.offer.partition("/")[0]), api.usd, _api_note(api))
-        for api in sorted(fleet.api, key=lambda each: each.usd)
+        for api in sorted(fleet.api, key=lambda price: price.usd)
     ]
     differing: dict[tuple[str, str], FleetWay] = {}
     for way in rows:
@@ -691,10 +692,10 @@ def _shared_sections(plan: Plan) -> list[str]:
 
 def _bill_text(service: Service) -> str:
     fleet = service.fleet
-    each = f"${words.significant(fleet.usd_per_thousand_requests)} per 1,000 requests"
+    per_request = f"${words.significant(fleet.usd_per_thousand_requests)} per 1,000 requests"
     tokens = f"{words.rate(fleet.usd_per_million_tokens)} per million tokens"
     month = f"a month is {MONTH_HOURS / DAY_HOURS:.1f} days"
-    return f"{words.usd(service.cost_usd)} for {words.duration(service.for_hours)} ({month}); {each}, {tokens}"
+    return f"{words.usd(service.cost_usd)} for {words.duration(service.for_hours)} ({month}); {per_request}, {tokens}"
 
 
 def _whole_bill_text(plan: Plan) -> str:

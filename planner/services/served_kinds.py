@@ -59,12 +59,12 @@ def changes(by_hour: Sequence[int], start_hours: float) -> list[tuple[int, int]]
     """
     lead, cycle = lead_minutes(start_hours), HOUR_MINUTES * len(by_hour)
     times = {(HOUR_MINUTES * hour - early) % cycle for hour in range(len(by_hour)) for early in (0, lead)}
-    found = []
+    times_and_machines = []
     for minute in sorted(times):
         now, before = (ordered_at(by_hour, lead, at) for at in (minute, (minute - 1) % cycle))
         if now != before:
-            found.append((minute, now))
-    return found
+            times_and_machines.append((minute, now))
+    return times_and_machines
 
 
 def cron_changes(by_hour: Sequence[int], start_hours: float) -> list[Change]:
@@ -75,15 +75,15 @@ def cron_changes(by_hour: Sequence[int], start_hours: float) -> list[Change]:
         day, of_day = divmod(minute, DAY_MINUTES)
         hour, rest = divmod(of_day, HOUR_MINUTES)
         hours.setdefault((rest, machines), {}).setdefault(day, []).append(hour)
-    found = []
+    lines = []
     for (rest, machines), by_day in hours.items():
         together: dict[tuple[int, ...], list[int]] = {}
         for day, some in by_day.items():
             together.setdefault(tuple(some), []).append(day)
         for at, days in together.items():
             weekdays = _ranges([day % 7 + 1 for day in days]) if weekly else "*"  # Monday is 1, Sunday 7
-            found.append(Change(f"{rest} {','.join(map(str, at))} * * {weekdays}", machines))
-    return found
+            lines.append(Change(f"{rest} {','.join(map(str, at))} * * {weekdays}", machines))
+    return lines
 
 
 def _ranges(numbers: Sequence[int]) -> str:
@@ -120,8 +120,8 @@ class GivenService:
     @property
     def asked(self) -> ServeJob:
         """The service as the scenario states it."""
-        (found,) = (job for job in services_of(self.scenario) if job.name == self.service.name)
-        return found
+        (asked_job,) = (job for job in services_of(self.scenario) if job.name == self.service.name)
+        return asked_job
 
     @property
     def fleet(self) -> Fleet:
@@ -215,12 +215,12 @@ class ServedKind:
 def choose_service(plan: Plan, scenario: Scenario, file: str, name: str | None) -> GivenService:
     """Return the service of a plan; `InputError` where it has none of that name, or its scenario does not."""
     if name is not None:
-        what = f"the plan has no {'job' if plan.jobs else 'service'}"
-        name = meant_name(name, [*(service.name for service in plan.services)], "--job", what)
+        problem = f"the plan has no {'job' if plan.jobs else 'service'}"
+        name = meant_name(name, [*(service.name for service in plan.services)], "--job", problem)
     chosen = [service for service in plan.services if name in (None, service.name)]
     if not any(job.name == chosen[0].name for job in services_of(scenario)):
-        what = f"the scenario has no service {chosen[0].name}"
-        raise InputError([Fault(file, 0, "inputs", what, "solve it again")])
+        problem = f"the scenario has no service {chosen[0].name}"
+        raise InputError([Fault(file, 0, "inputs", problem, "solve it again")])
     return GivenService(plan, scenario, chosen[0])
 
 
@@ -229,39 +229,39 @@ def served_kinds(given: GivenService, wishes: Wishes, file: str) -> list[ServedK
 
     `InputError` with every one that no engine can serve, else with every wish that none of them takes up.
     """
-    weights, faults, found = _named_weights(wishes), [], []
+    weights, faults, kinds = _named_weights(wishes), [], []
     for number, made in enumerate((kind for kind in given.fleet.kinds if any(kind.by_hour)), 1):
         tool, where = engine_maps().get(made.engine), f"jobs.{given.service.name}"
         wrong = _refusals(given, made, tool)
-        faults += [Fault(file, 0, where, f"kind {number}: {what}", fix) for what, fix in wrong]
+        faults += [Fault(file, 0, where, f"kind {number}: {problem}", fix) for problem, fix in wrong]
         if tool is not None and not wrong:
             model, made_here = _weights(given, made, tool, weights)
             settings = _settings(given, made, tool)
-            found.append(
+            kinds.append(
                 ServedKind(
                     number, slug(given.service.name), made, tool, model, _in_words(given, made), made_here, settings
                 )
             )
-    raise_faults(faults or _unused(wishes, weights, found))
-    return found
+    raise_faults(faults or _unused(wishes, weights, kinds))
+    return kinds
 
 
 def _unused(wishes: Wishes, weights: dict[str, str], kinds: list[ServedKind]) -> list[Fault]:
     """Return a fault for each wish that no kind takes up: weights in a format that the plan lacks, and data."""
-    found, table = [], read_engines()
+    faults, table = [], read_engines()
     formats = list(dict.fromkeys(kind.made.weight_format for kind in kinds))
     for form, name in weights.items():
         if form and form not in formats:
             ways = ",".join("OWNER/NAME" if table.is_16_bit(name) else f"{name}=OWNER/NAME" for name in formats)
-            what = f"the plan has no weights in {form}"
-            found.append(Fault(f"--model-id {form}={name}", 0, "", what, f"give {ways}"))
+            problem = f"the plan has no weights in {form}"
+            faults.append(Fault(f"--model-id {form}={name}", 0, "", problem, f"give {ways}"))
         elif not form and all(kind.model is None or kind.made.weight_format in weights for kind in kinds):
-            what = f"names 16-bit weights, and the plan has {' and '.join(formats)} alone"
+            problem = f"names 16-bit weights, and the plan has {' and '.join(formats)} alone"
             unnamed = ",".join(f"{form}={name}" for form in formats if form not in weights)
-            found.append(Fault(f"--model-id {name}", 0, "", what, f"give {unnamed}" if unnamed else "leave it out"))
+            faults.append(Fault(f"--model-id {name}", 0, "", problem, f"give {unnamed}" if unnamed else "leave it out"))
     if wishes.dataset is not None:
-        found.append(Fault("--dataset", 0, "", "a service reads no data", "leave it out"))
-    return found
+        faults.append(Fault("--dataset", 0, "", "a service reads no data", "leave it out"))
+    return faults
 
 
 def _in_words(given: GivenService, made: FleetKind) -> str:
@@ -279,24 +279,26 @@ def _refusals(given: GivenService, made: FleetKind, tool: EngineMap | None) -> l
         return [
             (f"no command serves with {label}", f"plan with --set '{techniques}.engine=[{', '.join(engine_maps())}]'")
         ]
-    found, adapter = [], given.asked.adapter
+    refusals, adapter = [], given.asked.adapter
     if made.weight_format not in tool.formats:
         fix = f"plan with --set '{techniques}.weight_format=[{', '.join(tool.formats)}]'"
-        found.append((f"{tool.label} loads no {made.weight_format}", fix))
+        refusals.append((f"{tool.label} loads no {made.weight_format}", fix))
     if made.kv_bits not in tool.cache:
         fix = f"plan with --set '{techniques}.kv_bits=[{', '.join(map(str, tool.cache))}]'"
-        found.append((f"{tool.label} has no {made.kv_bits}-bit cache", fix))
+        refusals.append((f"{tool.label} has no {made.kv_bits}-bit cache", fix))
     if adapter is not None and adapter.served:
         if not tool.adapters:
-            able = ", ".join(name for name, one in engine_maps().items() if one.adapters)
+            able = ", ".join(name for name, engine in engine_maps().items() if engine.adapters)
             fix = f"plan with --set '{techniques}.engine=[{able}]'"
-            found.append((f"the command of {tool.label} serves no adapters", fix))
+            refusals.append((f"the command of {tool.label} serves no adapters", fix))
         elif tool.room_for(adapter.rank) is None:
-            found.append((f"{tool.label} serves no adapters of rank {adapter.rank}", f"a rank up to {max(tool.ranks)}"))
+            refusals.append(
+                (f"{tool.label} serves no adapters of rank {adapter.rank}", f"a rank up to {max(tool.ranks)}")
+            )
     if made.gpus < made.gpus_per_replica * made.replicas:
-        what = f"{made.replicas} replicas of {made.gpus_per_replica} GPUs do not fit on a machine of {made.gpus}"
-        found.append((what, "planner check lists every edited figure; solve it again"))
-    return found
+        problem = f"{made.replicas} replicas of {made.gpus_per_replica} GPUs do not fit on a machine of {made.gpus}"
+        refusals.append((problem, "planner check lists every edited figure; solve it again"))
+    return refusals
 
 
 def _settings(given: GivenService, made: FleetKind, tool: EngineMap) -> dict[str, Any]:

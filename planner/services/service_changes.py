@@ -154,14 +154,14 @@ def _least_seconds(job: ServeJob, free: ServiceTrial, library: Library) -> float
     if not free.served.kinds:
         return None
     which = sorted({kind.which for kind in free.served.kinds})
-    _, each = latency_at_use(
+    _, per_token = latency_at_use(
         with_latency(job, ttft_seconds=None, tpot_seconds=None), free.served.speeds, library,
         np.full(len(free.served.speeds.which), NO_LOAD),
     )  # fmt: skip
-    if float(np.max(each)) <= 0:
-        what, fix = "answers of one token have no time per token", "vary the time to the first token: what-if --vary"
-        raise ScenarioError([Fault(job.name, 0, f"jobs.{job.name}.load.output_tokens", what, fix)])
-    return float(np.min(each[which]))
+    if float(np.max(per_token)) <= 0:
+        problem, fix = "answers of one token have no time per token", "vary the time to the first token: what-if --vary"
+        raise ScenarioError([Fault(job.name, 0, f"jobs.{job.name}.load.output_tokens", problem, fix)])
+    return float(np.min(per_token[which]))
 
 
 def _at_capacity(free: ServiceTrial) -> float:
@@ -191,17 +191,17 @@ def _points(known: dict[float, ServiceTrial], job: ServeJob) -> tuple[ServicePoi
     bound = 0.0
     for limit in reversed(limits):
         bound = bounds[limit] = max(bound, known[limit].bound_usd_per_month)
-    found: list[ServicePoint] = []
+    points: list[ServicePoint] = []
     best: ServiceTrial | None = None
     for limit in limits:
-        one, asked = known[limit], limit == job.latency.tpot_seconds
-        better = best is None or one.usd_per_month < best.usd_per_month * (1.0 - LEAST_POINT_SAVING)
-        best = one if best is None or one.usd_per_month < best.usd_per_month else best
+        solved, asked = known[limit], limit == job.latency.tpot_seconds
+        better = best is None or solved.usd_per_month < best.usd_per_month * (1.0 - LEAST_POINT_SAVING)
+        best = solved if best is None or solved.usd_per_month < best.usd_per_month else best
         if not (better or asked):
             continue
         usd = best.usd_per_month
         least, most = best.replicas
-        found.append(
+        points.append(
             ServicePoint(
                 tpot_seconds=limit,
                 usd_per_month=usd,
@@ -215,7 +215,7 @@ def _points(known: dict[float, ServiceTrial], job: ServeJob) -> tuple[ServicePoi
                 setting=f"jobs.{job.name}.latency.tpot={milliseconds(limit)}",
             )
         )
-    return tuple(found)
+    return tuple(points)
 
 
 def _notes(job: ServeJob, known: dict[float, ServiceTrial]) -> tuple[str, ...]:
@@ -329,18 +329,18 @@ def frontier_next_to_services(
     served = solve(services_alone(scenario), options, library, explains=False)
     usd = services_usd(served)
     jobs = without_services(scenario, usd)
-    found = frontier_of_jobs(jobs, options, library, by, points)
-    if not found.points or not served.services:
+    frontier = frontier_of_jobs(jobs, options, library, by, points)
+    if not frontier.points or not served.services:
         plan = solve(scenario, options, library)
-        return found.model_copy(
+        return frontier.model_copy(
             update={"status": plan.status, "infeasible": plan.infeasible, "budget_usd": scenario.limits.budget_usd,
                     **dict.fromkeys(("points", "segments", "separate", "curves", "beyond"), ()), "knee": None}
         )  # fmt: skip
     names = ", ".join(service.name for service in served.services)
-    left = "" if found.budget_usd is None else f" and leaves ${found.budget_usd:,.2f} of the budget"
+    left = "" if frontier.budget_usd is None else f" and leaves ${frontier.budget_usd:,.2f} of the budget"
     note = f"the jobs alone: {names} costs ${usd:,.2f} at every point{left}; its own frontier: --job {names}"
-    found = found.with_plan(solve(jobs, options, library, explains=False))
-    return found.model_copy(update={"services_usd": usd, "notes": (note, *found.notes)})
+    frontier = frontier.with_plan(solve(jobs, options, library, explains=False))
+    return frontier.model_copy(update={"services_usd": usd, "notes": (note, *frontier.notes)})
 
 
 def frontier_of_service(
@@ -362,12 +362,12 @@ def frontier_of_service(
     jobs = jobs_alone(plan) if plan.jobs else solve(without_services(scenario, 0.0), options, library)
     late = budget if jobs.cost_at_confidence is None else jobs.cost_at_confidence
     limits = alone.limits.model_copy(update={"budget_usd": budget - late})
-    found = service_frontier(alone.model_copy(update={"limits": limits}), options, library, points)
-    if not found.points:
-        return found.model_copy(update={"infeasible": plan.infeasible})
+    frontier = service_frontier(alone.model_copy(update={"limits": limits}), options, library, points)
+    if not frontier.points:
+        return frontier.model_copy(update={"infeasible": plan.infeasible})
     names = ", ".join(job.name for job in scenario.jobs if job.ends)
     note = f"within the ${budget - late:,.2f} of the budget that {names} as planned leaves at its confidence"
-    return found.model_copy(update={"notes": (note, *found.notes)})
+    return frontier.model_copy(update={"notes": (note, *frontier.notes)})
 
 
 # Replays: the jobs on many markets, the service request by request.
@@ -397,15 +397,15 @@ def simulate_together(
         return Simulation(**facts, seconds=served.seconds, infeasible=served.infeasible, plan=served.plan)
     usd = services_usd(served.plan)
     rest, of_rest = without_services(scenario, usd), jobs_alone(served.plan)
-    found = simulate(rest, of_rest, options=options, library=library, progress=progress, **arguments)
+    simulation = simulate(rest, of_rest, options=options, library=library, progress=progress, **arguments)
     recorded = (RECORDED_NOTE,) if arguments.get("traces") else ()
     update = {
         "services": served.services,
         "services_usd": usd,
-        "seconds": found.seconds + served.seconds,
-        "notes": (*found.notes, *served.notes, *recorded),
+        "seconds": simulation.seconds + served.seconds,
+        "notes": (*simulation.notes, *served.notes, *recorded),
     }
-    return found.model_copy(update=update)
+    return simulation.model_copy(update=update)
 
 
 # Reasons: of each alone, and the limits of both solved for both.
@@ -437,8 +437,8 @@ def explain_together(
         raise NoPlanError(f"no plan: {options.solver} stopped at a limit")
     if plan.cost is None or plan.hours is None:
         details = dict(plan.infeasible) if plan.infeasible else {}
-        found = Explanation(scenario=scenario.name, status=plan.status, **details)
-        return found.model_copy(update={"seconds": perf_counter() - started})
+        together = Explanation(scenario=scenario.name, status=plan.status, **details)
+        return together.model_copy(update={"seconds": perf_counter() - started})
     usd = services_usd(plan)
     of_jobs = explain(without_services(scenario, usd), options=options, library=library)
     binding = tuple(_whole_budget(binding, scenario) for binding in of_jobs.binding)
@@ -474,9 +474,9 @@ def _asked(scenario: Scenario, why_not: str) -> AnyJob:
     job = next((job for job in scenario.jobs if job.name == meant), None)
     if job is None:
         names = [scenario_job.name for scenario_job in scenario.jobs]
-        what = "is missing, but the scenario has several jobs" if asked is None else f"unknown job {asked!r}"
+        problem = "is missing, but the scenario has several jobs" if asked is None else f"unknown job {asked!r}"
         fix = f"job={names[0]}, or another" if asked is None else name_fix(asked, names)
-        raise ScenarioError([Fault(f"--why-not {why_not[:80]}", 0, "job", what, fix)])
+        raise ScenarioError([Fault(f"--why-not {why_not[:80]}", 0, "job", problem, fix)])
     return job
 
 
@@ -493,10 +493,10 @@ def _own(part: Explanation, name: str) -> Explanation:
     return part.model_copy(update={"scenario": name, "next_steps": own})
 
 
-def _whole_budget(one: Binding, scenario: Scenario) -> Binding:
+def _whole_budget(binding: Binding, scenario: Scenario) -> Binding:
     """Return a limit that binds; the budget as the scenario gives it, for jobs and service together."""
     budget = scenario.limits.budget_usd
-    return one.model_copy(update={"current": budget}) if one.limit == BUDGET and budget is not None else one
+    return binding.model_copy(update={"current": budget}) if binding.limit == BUDGET and budget is not None else binding
 
 
 def _shared_steps(
@@ -508,10 +508,10 @@ def _shared_steps(
     """
     shared = [_of_both(step, plan) for step in steps if step.limit.startswith(OF_ALL)]
     paying = {step.setting: step for step in shared if step.change_to is not None and step.setting}
-    found = [_solved(scenario, plan, step, options, library) for step in paying.values()]
-    named = {step.limit for step in found}
+    solved_steps = [_solved(scenario, plan, step, options, library) for step in paying.values()]
+    named = {step.limit for step in solved_steps}
     idle = {step.limit: step for step in shared if step.limit not in named}
-    return (*sorted(found, key=lambda step: (step.change_to is None, step.delta_usd or 0.0)), *idle.values())
+    return (*sorted(solved_steps, key=lambda step: (step.change_to is None, step.delta_usd or 0.0)), *idle.values())
 
 
 def _of_both(step: LimitSensitivity, plan: Plan) -> LimitSensitivity:

@@ -104,7 +104,7 @@ def _week(fleet: Fleet, caption: Caption, width: float) -> Scene:
         _by_hour(fleet.load, "c5", "load", notes, is_area=True),
         _by_hour(able, "ink", "capacity within the limits"),
     ]
-    if any(each < every for each, every in zip(firm, able, strict=True)) and max(firm) > 0:
+    if any(least < every for least, every in zip(firm, able, strict=True)) and max(firm) > 0:
         traces.append(replace(_by_hour(firm, "accent", "capacity that is not on spot"), dashed=True))
     labels = Labels(
         fleet.unit,
@@ -153,7 +153,7 @@ def _hour_label(hours: int, hour: float) -> str:
     return f"{hour:.0f}:00" if hours == _DAY else DAYS[int(hour) // _DAY]
 
 
-def service_frontier_figure(found: ServiceFrontier) -> Figure:
+def service_frontier_figure(frontier: ServiceFrontier) -> Figure:
     """Return dollars of a month over the limit on the time per token."""
     rows = [
         (
@@ -161,18 +161,18 @@ def service_frontier_figure(found: ServiceFrontier) -> Figure:
             proven_in_short(point.gap), span(point.least_replicas, point.most_replicas),
             "; ".join(map(words.sanitise, point.machines)),
         )
-        for point in found.points
+        for point in frontier.points
     ]  # fmt: skip
-    lead = service_frontier_summary(found)
+    lead = service_frontier_summary(frontier)
     caption = Caption("Dollars against the time per token", lead, "limit on the time per token, ms")
     head = ("per token", "a month", "proven within", "replicas", "fleet")
-    draw = functools.partial(_steps, found, caption)
+    draw = functools.partial(_steps, frontier, caption)
     return Figure("latency", "Dollars against the time per token", f"{lead}.", draw, Table(head, tuple(rows)))
 
 
-def _steps(found: ServiceFrontier, caption: Caption, width: float) -> Scene:
+def _steps(frontier: ServiceFrontier, caption: Caption, width: float) -> Scene:
     """Return a line that falls from point to point, below it what no fleet undercuts, and the limit of the scenario."""
-    points = found.points
+    points = frontier.points
     limits = tuple(point.tpot_seconds * MILLISECONDS for point in points)
     usd, bounds = [point.usd_per_month for point in points], [point.bound_usd_per_month for point in points]
     up = fit_axis(min([bound for bound in bounds if bound > 0] or usd), max(usd), 250.0, 22.0)
@@ -229,7 +229,11 @@ def simpler_figure(service: Service) -> Figure:
     others = [(baseline.name, baseline.usd_per_month) for baseline in fleet.other_fleets] + [
         (price.offer, price.usd) for price in fleet.api
     ]
-    bars += [Ranged(words.sanitise(name), each, words.usd(each)) for name, each in others if each is not None]
+    bars += [
+        Ranged(words.sanitise(name), usd_per_month, words.usd(usd_per_month))
+        for name, usd_per_month in others
+        if usd_per_month is not None
+    ]
     draw = functools.partial(ranged, bars[:MOST_BARS], Caption(title, lead)) if len(bars) > 1 else None
     return Figure("simpler", title, lead, draw, table)
 
@@ -255,7 +259,7 @@ def replica_memory_figure(bases: Sequence[KindBasis]) -> Figure | None:
         rows.append((name, "memory of the GPU", f"{words.gib(basis.whole_gib)} GiB"))
         rows.append((name, "tokens in the cache", f"{memory.kv_tokens:,}"))
         rows.append((name, "requests in flight at most", f"{basis.most_in_flight:,}"))
-    least = min(bases, key=lambda one: one.most_in_flight)
+    least = min(bases, key=lambda kind_basis: kind_basis.most_in_flight)
     lead = (
         f"The engine fills its share of the GPU with the KV cache; a replica on {least.gpu} has room for "
         f"{least.most_in_flight:,} requests at one time"
@@ -270,18 +274,18 @@ def replica_memory_figure(bases: Sequence[KindBasis]) -> Figure | None:
     )
 
 
-def _served_gpu(one: KindBasis) -> str:
-    form = one.weight_format.removesuffix("-weights")
-    return words.sanitise(f"{one.gpu}, {generation.engine_name(one.engine)}, {form}")
+def _served_gpu(basis: KindBasis) -> str:
+    form = basis.weight_format.removesuffix("-weights")
+    return words.sanitise(f"{basis.gpu}, {generation.engine_name(basis.engine)}, {form}")
 
 
-def latency_figures(found: ServiceSimulation | Simulation) -> list[Figure]:
+def latency_figures(simulation: ServiceSimulation | Simulation) -> list[Figure]:
     """Return each latency of each service as simulated, next to what the plan predicts and to its limit."""
     figures: list[Figure] = []
-    for number, service in enumerate(found.services):
-        several = f" of {words.sanitise(service.name)}" if len(found.services) > 1 else ""
+    for number, service in enumerate(simulation.services):
+        several = f" of {words.sanitise(service.name)}" if len(simulation.services) > 1 else ""
         limits = service.streams[0].limits if service.streams else ()
-        figures += [_latency_figure(limit, service, found, f"{limit.name}-{number}", several) for limit in limits]
+        figures += [_latency_figure(limit, service, simulation, f"{limit.name}-{number}", several) for limit in limits]
     return figures
 
 
@@ -349,19 +353,19 @@ def fleet_alternatives(explanation: Explanation | None) -> list[Figure]:
         return []
     figures = []
     for by, title in FLEET_TITLES.items():
-        found = [alternative for alternative in explanation.alternatives if alternative.by == by]
-        if found:
-            figures.append(_alternatives(by, title, found, explanation))
+        alternatives = [alternative for alternative in explanation.alternatives if alternative.by == by]
+        if alternatives:
+            figures.append(_alternatives(by, title, alternatives, explanation))
     return figures
 
 
-def _alternatives(by: str, title: str, found: Sequence[Alternative], explanation: Explanation) -> Figure:
+def _alternatives(by: str, title: str, alternatives: Sequence[Alternative], explanation: Explanation) -> Figure:
     service, hours = explanation.service, explanation.hours or MONTH_HOURS
     assert service is not None
     usd = service.usd_per_month
     bars = [Ranged("this fleet", usd, words.usd(usd), is_chosen=True)]
     rows: list[tuple[str, ...]] = [("this fleet", words.sanitise(explanation.plan), words.usd(usd), "chosen")]
-    for alternative in found:
+    for alternative in alternatives:
         name = words.sanitise(alternative.name.replace("_", " "))
         if alternative.cost_usd is None:
             rows.append((f"{name} alone", "", "", words.sanitise(alternative.verdict)))
@@ -377,11 +381,14 @@ def _alternatives(by: str, title: str, found: Sequence[Alternative], explanation
     )
 
 
-def service_simulation_scene(found: ServiceSimulation) -> Scene | None:
+def service_simulation_scene(simulation: ServiceSimulation) -> Scene | None:
     """Return the share of the requests within each limit, simulated over the cycle, with the share that is asked."""
     rows = []
     limits = [
-        (service, stream, limit) for service in found.services for stream in service.streams for limit in stream.limits
+        (service, stream, limit)
+        for service in simulation.services
+        for stream in service.streams
+        for limit in stream.limits
     ]
     for service, stream, limit in limits:
         share, planned = limit.cycle.simulated_share, limit.cycle.predicted_share
@@ -389,14 +396,14 @@ def service_simulation_scene(found: ServiceSimulation) -> Scene | None:
             continue
         shares = [f"{100.0 * share:.1f} %", f"asked {words.significant(100.0 * limit.asked_share)} %"]
         shares += [] if planned is None else [f"planned {100.0 * planned:.1f} %"]
-        what = {"ttft": "first token", "tpot": "per token"}[limit.name]
-        name = f"{what} within {words.significant(1000.0 * limit.limit_seconds)} ms"
-        label = f"{name}, {stream.name}" if len(found.services) == 1 else f"{service.name}: {name}, {stream.name}"
+        latency = {"ttft": "first token", "tpot": "per token"}[limit.name]
+        name = f"{latency} within {words.significant(1000.0 * limit.limit_seconds)} ms"
+        label = f"{name}, {stream.name}" if len(simulation.services) == 1 else f"{service.name}: {name}, {stream.name}"
         rows.append(Ranged(label, 100.0 * share, ", ".join(shares), is_chosen=share < limit.asked_share))
-    return bars_scene(rows, f"{found.scenario}: requests within each limit") if rows else None
+    return bars_scene(rows, f"{simulation.scenario}: requests within each limit") if rows else None
 
 
-def service_frontier_scene(found: ServiceFrontier) -> Scene | None:
+def service_frontier_scene(frontier: ServiceFrontier) -> Scene | None:
     """Return the curve as a picture with its summary as the title; None without a point."""
-    chart = service_frontier_figure(found).draw if found.points else None
-    return None if chart is None else replace(chart(PICTURE), title=service_frontier_summary(found))
+    chart = service_frontier_figure(frontier).draw if frontier.points else None
+    return None if chart is None else replace(chart(PICTURE), title=service_frontier_summary(frontier))

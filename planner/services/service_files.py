@@ -57,8 +57,8 @@ def server_body(kind: ServedKind, together: bool = True, install: Sequence[str] 
 
     `together`: one of a whole machine; else of one replica. `install`: lines before the server.
     """
-    what = shell_inside(kind.model or _unnamed(kind))
-    named = f'MODEL="${{MODEL:-{what}}}"\n' if kind.model else f': "${{MODEL:?{what}}}"\n'
+    model = shell_inside(kind.model or _unnamed(kind))
+    named = f'MODEL="${{MODEL:-{model}}}"\n' if kind.model else f': "${{MODEL:?{model}}}"\n'
     words = [_quoted(word) for word in kind.words(together)]
     adapters = bool(kind.settings["adapters_served"])
     if adapters:
@@ -85,10 +85,10 @@ def command_script(given: GivenService, kind: ServedKind, kinds: int) -> str:
     packages = " ".join(kind.engine.packages)
     remarks = [f"{packages} goes into a virtual environment: VENV, by default ~/.venvs/{kind.service}"]
     if kind.made.replicas > 1 and not kind.is_together:
-        each = kind.made.gpus_per_replica
+        gpus = kind.made.gpus_per_replica
         remarks.append(
             f"one replica; the machine has {kind.made.replicas}: start it for each, with PORT of its own and "
-            f"CUDA_VISIBLE_DEVICES of {each} GPU{'s' * (each > 1)}; start the first alone, which installs"
+            f"CUDA_VISIBLE_DEVICES of {gpus} GPU{'s' * (gpus > 1)}; start the first alone, which installs"
         )
     lines = service_header(given, kind, kinds, kind.engine.tool, f"bash serve-{kind.file}.sh", remarks)
     install = (*environment_lines(kind.service), _install(kind))
@@ -107,7 +107,7 @@ def service_header(
     versions = ", ".join(f"{package} {version}" for package, version in tool.checked.items())
     of = f", kind {kind.number} of {kinds}" if kinds > 1 else ""
     loads = kind.loads(fleet)
-    share, each = 100 * fleet.within_limits_share, fleet.usd_per_million_tokens
+    share, per_million = 100 * fleet.within_limits_share, fleet.usd_per_million_tokens
     average = " on average (paid while it is there)" if made.market == "spot" else ""
     lines = [
         f"Service {service.name} of plan {given.plan.scenario}{of}, for {tool.label} {tool.version}"
@@ -120,7 +120,7 @@ def service_header(
         f"{seconds_text(made.ttft_seconds)} to the first token and {seconds_text(made.tpot_seconds)} per token "
         f"in its hour of most use.",
         f"Dollars: ${made.usd_per_hour:,.3f} an hour for each machine{average}, ${made.start_usd:,.3f} for a start; "
-        f"the whole service ${fleet.usd_per_month:,.2f} a month, ${each:,.3g} per million tokens.",
+        f"the whole service ${fleet.usd_per_month:,.2f} a month, ${per_million:,.3g} per million tokens.",
         *assumptions(given, kind),
         f"Run: {run}",
     ]
@@ -155,21 +155,21 @@ def assumptions(given: GivenService, kind: ServedKind) -> list[str]:
 
 def _weights_remarks(kind: ServedKind) -> list[str]:
     form, tool = kind.made.weight_format, kind.engine
-    found = []
+    remarks = []
     if kind.model is None:
         example = f"--model-id {'' if kind.has_16_bit_weights else f'{form}='}OWNER/NAME"
-        found.append(f"MODEL has no value yet: {_unnamed(kind)}; export with {example}, or set it when it starts")
+        remarks.append(f"MODEL has no value yet: {_unnamed(kind)}; export with {example}, or set it when it starts")
     elif kind.made_here:
-        found.append(f"{tool.label} makes {form} of the 16-bit weights of {kind.model} while it loads them")
+        remarks.append(f"{tool.label} makes {form} of the 16-bit weights of {kind.model} while it loads them")
     elif not kind.has_16_bit_weights:
-        found.append(f"{kind.model} must hold weights in {form}")
+        remarks.append(f"{kind.model} must hold weights in {form}")
     if kind.settings["adapters_served"]:
-        found.append("ADAPTERS is a folder with a folder for each adapter; requests name it as their model")
+        remarks.append("ADAPTERS is a folder with a folder for each adapter; requests name it as their model")
     card = read_library([]).gpu(kind.gpu)
     if card.vendor == "NVIDIA" and float(card.compute_capability) < _NO_CODE_BELOW:
-        what = f"{kind.gpu} has compute capability {card.compute_capability}"
-        found.append(f"{what}: releases of {tool.label} may have no code for it, try one before you plan on it")
-    return found
+        capability = f"{kind.gpu} has compute capability {card.compute_capability}"
+        remarks.append(f"{capability}: releases of {tool.label} may have no code for it, try one before you plan on it")
+    return remarks
 
 
 def hours_table(kinds: list[ServedKind]) -> str:
@@ -218,7 +218,7 @@ def skypilot_services(given: GivenService, kinds: list[ServedKind], tool: Launch
 
     `InputError` where SkyPilot does not have a provider or a GPU, or would reach one of several replicas alone.
     """
-    found = {f"skypilot-{kind.file}.yaml": _skypilot_service(given, kind, len(kinds), tool) for kind in kinds}
+    files = {f"skypilot-{kind.file}.yaml": _skypilot_service(given, kind, len(kinds), tool) for kind in kinds}
     lines = _cron_lines(kinds)
     if lines:
         remarks = [
@@ -229,18 +229,20 @@ def skypilot_services(given: GivenService, kinds: list[ServedKind], tool: Launch
             "Set the names at the top first, and start each service once with sky serve up.",
         ]
         names = [f"MODEL_{kind.number}=OWNER/NAME\n" for kind in kinds if kind.model is None]
-        found[CRON_FILE] = commented(wrapped(remarks)) + "".join(("DIR=/path/to/this/folder\n", *names, *lines))
-    return found
+        files[CRON_FILE] = commented(wrapped(remarks)) + "".join(("DIR=/path/to/this/folder\n", *names, *lines))
+    return files
 
 
 def _skypilot_service(given: GivenService, kind: ServedKind, kinds: int, tool: LaunchMap) -> str:
     """Return the text of one service."""
     made = kind.made
     if made.replicas > 1 and not kind.is_together:
-        what = f"kind {kind.number}: {made.replicas} servers on a machine, and {tool.label} sends requests to one port"
+        problem = (
+            f"kind {kind.number}: {made.replicas} servers on a machine, and {tool.label} sends requests to one port"
+        )
         fix = "export to kubernetes, which has a pod for each, or "
         fix += plan_with(f"jobs.{given.service.name}.techniques.engine", ["vllm", "sglang"])
-        raise InputError([Fault("plan", 0, f"jobs.{given.service.name}", what, fix)])
+        raise InputError([Fault("plan", 0, f"jobs.{given.service.name}", problem, fix)])
     machines = find_machines(given.scenario, kind, tool)
     least, most = min(made.by_hour), max(made.by_hour)
     policy: dict[str, Any] = {"min_replicas": least, "max_replicas": most}
@@ -282,9 +284,9 @@ def _resources(given: GivenService, kind: ServedKind, machines: Machines) -> dic
     made, on_spot = kind.made, kind.made.market == "spot"
     price = machines.spot_usd_per_hour if on_spot else machines.usd_per_hour
     if price is None and made.market != "committed":
-        what = f"the plan has no priced offer of {made.gpu} at {made.provider}"
+        problem = f"the plan has no priced offer of {made.gpu} at {made.provider}"
         raise InputError(
-            [Fault("plan", 0, f"jobs.{given.service.name}", what, "planner check lists edits; solve it again")]
+            [Fault("plan", 0, f"jobs.{given.service.name}", problem, "planner check lists edits; solve it again")]
         )
     places = [f"{machines.provider}/{region}" if region else machines.provider for region in machines.regions]
     most = {"max_hourly_cost": round(PRICE_MARGIN * price, 2)} if price is not None else {}
@@ -301,25 +303,25 @@ def start_command(kind: ServedKind) -> str:
 
 def _remarks(given: GivenService, kind: ServedKind, kinds: int, machines: Machines) -> list[str]:
     made = kind.made
-    found = [hours_remark(given, kind)]
+    remarks = [hours_remark(given, kind)]
     if kinds > 1:
-        found.append(
+        remarks.append(
             f"kinds share the load: put a balancer before their endpoints that gives this one {weight(given, kind)} "
             f"parts of requests in flight for each machine, where the largest has {MOST_WEIGHT}"
         )
     if made.market == "spot":
-        found.append(
+        remarks.append(
             "lost machines are replaced on spot; dynamic_ondemand_fallback: true replaces them on demand meanwhile, "
             "which the plan does not pay"
         )
     if made.market == "committed":
-        found.append("the plan pays for a commitment; make it first, or each hour costs the price on demand")
+        remarks.append("the plan pays for a commitment; make it first, or each hour costs the price on demand")
     else:
-        found.append(f"the highest price is {100 * (PRICE_MARGIN - 1):.0f} % above that of the plan")
-    found.append("weights that need a login: add --secret HF_TOKEN")
+        remarks.append(f"the highest price is {100 * (PRICE_MARGIN - 1):.0f} % above that of the plan")
+    remarks.append("weights that need a login: add --secret HF_TOKEN")
     if machines.note:
-        found.append(machines.note)
-    return found
+        remarks.append(machines.note)
+    return remarks
 
 
 def hours_remark(given: GivenService, kind: ServedKind) -> str:
@@ -332,8 +334,8 @@ def hours_remark(given: GivenService, kind: ServedKind) -> str:
         [use * made.capacity * count for use, count in zip(fleet.use_by_hour, made.by_hour, strict=True)],
         made.capacity / (1.0 + given.asked.headroom), min(made.by_hour), max(made.by_hour),
     )  # fmt: skip
-    same = sum(one == count for one, count in zip(asked, made.by_hour, strict=True))
-    few = sum(one < count for one, count in zip(asked, made.by_hour, strict=True))
+    same = sum(machines == count for machines, count in zip(asked, made.by_hour, strict=True))
+    few = sum(machines < count for machines, count in zip(asked, made.by_hour, strict=True))
     text = f"at the planned load this asks for the machines of the plan in {same} of {cycle} hours"
     text += f", for fewer in {few}" if few else ""
     late = lead_minutes(made.start_hours)
@@ -347,27 +349,27 @@ def weight(given: GivenService, kind: ServedKind) -> int:
     """
     made, service = kind.made, given.service
 
-    def flight(one: Any) -> float:
+    def flight(sort: Any) -> float:
         if given.fleet.unit != "requests/s":
-            return float(one.capacity)
-        return float(one.capacity * (one.ttft_seconds + max(0.0, service.output_tokens - 1.0) * one.tpot_seconds))
+            return float(sort.capacity)
+        return float(sort.capacity * (sort.ttft_seconds + max(0.0, service.output_tokens - 1.0) * sort.tpot_seconds))
 
     return max(1, round(MOST_WEIGHT * flight(made) / max(flight(kind) for kind in given.fleet.kinds)))
 
 
 def _cron_lines(kinds: list[ServedKind]) -> list[str]:
     """Return a line for each time at which the number of a kind changes: bounds of the service, then an update."""
-    found = []
+    lines = []
     for kind in kinds:
         for cron_change in cron_changes(kind.made.by_hour, kind.made.start_hours):
             now = f"now-{kind.file}.yaml"
             bounds = f"-e 's/\\(min\\|max\\)_replicas: .*/\\1_replicas: {cron_change.machines}/' -e '/target_qps/d'"
             model = "" if kind.model else f' --env MODEL="$MODEL_{kind.number}"'
             update = f"sky serve update -y{model} {kind.name} {now}"
-            found.append(
+            lines.append(
                 f'{cron_change.cron} cd "$DIR" && sed {bounds} skypilot-{kind.file}.yaml > {now} && {update}\n'
             )
-    return found
+    return lines
 
 
 TIME_ZONE = "Etc/UTC"
@@ -386,19 +388,19 @@ def kubernetes_services(given: GivenService, kinds: list[ServedKind], tool: Laun
 
     A pod is one replica. Its hours are carried out by CronJobs that scale the Deployment.
     """
-    found = {f"kubernetes-{kind.file}.yaml": _kind(given, kind, len(kinds), tool) for kind in kinds}
+    files = {f"kubernetes-{kind.file}.yaml": _kind(given, kind, len(kinds), tool) for kind in kinds}
     name = kinds[0].service
     about = [f"Of service {given.service.name}, plan {given.plan.scenario}.", written_by(given.plan)]
     if any(cron_changes(kind.made.by_hour, kind.made.start_hours) for kind in kinds):
         text = "What the CronJobs of the other files need to scale Deployments."
-        found[SCALER] = _joined([text, *about], _scaler(name))
+        files[SCALER] = _joined([text, *about], _scaler(name))
     if len(kinds) > 1:
         text = (
             "Divides the requests among the kinds: each pod gets requests in flight in proportion to what it can have "
             "at its capacity. Without it a Service would give each pod the same."
         )
-        found[BALANCER] = _joined([text, *about], _balancer(given, kinds))
-    return found
+        files[BALANCER] = _joined([text, *about], _balancer(given, kinds))
+    return files
 
 
 def _kind(given: GivenService, kind: ServedKind, kinds: int, tool: LaunchMap) -> str:
@@ -479,7 +481,7 @@ def _kubernetes_service(kind: ServedKind, headless: bool) -> dict[str, Any]:
 
 def _cron_jobs(kind: ServedKind) -> list[dict[str, Any]]:
     """Return a CronJob for all changes to one number at the same minutes."""
-    found = []
+    jobs = []
     for number, cron_change in enumerate(cron_changes(kind.made.by_hour, kind.made.start_hours), 1):
         command = [
             "kubectl",
@@ -500,8 +502,8 @@ def _cron_jobs(kind: ServedKind) -> list[dict[str, Any]]:
             "jobTemplate": {"spec": {"backoffLimit": 3, "template": {"spec": pod}}},
         }
         name = f"{kind.name}-h{number}"
-        found.append({"apiVersion": "batch/v1", "kind": "CronJob", "metadata": _named(name, kind), "spec": spec})
-    return found
+        jobs.append({"apiVersion": "batch/v1", "kind": "CronJob", "metadata": _named(name, kind), "spec": spec})
+    return jobs
 
 
 def _scaler(service: str) -> list[dict[str, Any]]:
@@ -582,31 +584,31 @@ def export_service(given: GivenService, targets: Sequence[str], wishes: Wishes, 
     """
     kinds, maps = served_kinds(given, wishes, file), launch_maps()
     faults: list[Fault] = []
-    found = {} if targets else {f"serve-{kind.file}.sh": command_script(given, kind, len(kinds)) for kind in kinds}
+    files = {} if targets else {f"serve-{kind.file}.sh": command_script(given, kind, len(kinds)) for kind in kinds}
     for name in targets:
         if name not in _TARGETS:
             label = (maps | field_maps())[name].label
-            what = f"{label} trains, and this is a service" if name in field_maps() else f"no service for {label}"
+            problem = f"{label} trains, and this is a service" if name in field_maps() else f"no service for {label}"
             fix = f"--to {' or --to '.join(_TARGETS)}, or --all"
-            faults.append(Fault(file, 0, f"jobs.{given.service.name}", what, fix))
+            faults.append(Fault(file, 0, f"jobs.{given.service.name}", problem, fix))
             continue
         with collect_faults(faults):
-            found |= _TARGETS[name](given, kinds, maps[name])
+            files |= _TARGETS[name](given, kinds, maps[name])
     raise_faults(faults)
-    return found
+    return files
 
 
 def export_all_services(given: GivenService, wishes: Wishes, file: str) -> tuple[dict[str, str], list[str]]:
     """Return every file that the plan can have, by name, and which launchers are left out and why."""
-    found, left_out = export_service(given, [], wishes, file), []
+    files, left_out = export_service(given, [], wishes, file), []
     for name in _TARGETS:
         try:
-            found |= export_service(given, [name], wishes, file)
+            files |= export_service(given, [name], wishes, file)
         except InputError as error:
             left_out.append(f"the files of {launch_maps()[name].label} are left out: {error.faults[0].what}")
     kinds = served_kinds(given, wishes, file)
-    found["README.md"] = _readme(given, kinds, sorted(found))
-    return found, left_out
+    files["README.md"] = _readme(given, kinds, sorted(files))
+    return files, left_out
 
 
 def _readme(given: GivenService, kinds: list[ServedKind], files: Sequence[str]) -> str:
@@ -660,20 +662,20 @@ def service_checklist(given: GivenService, wishes: Wishes, file: str, files: Col
 
 def _stop_commands(kinds: list[ServedKind], files: Collection[str]) -> list[str]:
     """Return the commands that end a service on the launchers whose files there are."""
-    found = []
+    commands = []
     if any(file.startswith("skypilot") for file in files):
-        found.append(f"sky serve down -y {' '.join(kind.name for kind in kinds)}")
+        commands.append(f"sky serve down -y {' '.join(kind.name for kind in kinds)}")
     if any(file.startswith("kubernetes") for file in files):
-        found.append("for one in kubernetes-*.yaml; do kubectl delete -f $one; done")
-    return found
+        commands.append("for one in kubernetes-*.yaml; do kubectl delete -f $one; done")
+    return commands
 
 
 def _asked_first(kinds: list[ServedKind]) -> list[str]:
     """Return what must be there before a start: weights that the files do not name, and the token of gated ones."""
     unnamed = list(dict.fromkeys(kind.made.weight_format for kind in kinds if kind.model is None))
-    found = [f"MODEL=OWNER/NAME: a repository with the weights in {', '.join(unnamed)}"] if unnamed else []
+    variables = [f"MODEL=OWNER/NAME: a repository with the weights in {', '.join(unnamed)}"] if unnamed else []
     gated = dict.fromkeys(kind.model for kind in kinds if is_gated(kind.model))
-    return found + [
+    return variables + [
         f"{model} is gated: accept its terms on the Hub, and give a token that may read it (SkyPilot: --secret "
         "HF_TOKEN after sky serve up; Kubernetes: kubectl create secret generic hf-token --from-literal=token=...; "
         "on one machine: HF_TOKEN)"

@@ -61,24 +61,24 @@ FIGURE_SECTIONS = ("Hours", "Simpler", "Service")
 
 def tiles(plan: Plan) -> list[tuple[str, str, str]]:
     """Return the key figures: name, figure, and what it is measured against; what all cost where jobs run, too."""
-    found = []
+    shown = []
     if plan.jobs and plan.cost is not None:
         budget = "" if plan.budget_usd is None else f"of a budget of {words.usd(plan.budget_usd)}"
-        found.append(("jobs and service", words.usd(plan.cost.expected), budget))
+        shown.append(("jobs and service", words.usd(plan.cost.expected), budget))
     for service in plan.services:
         fleet = service.fleet
         proof = proven(service.gap)
-        found.append(("a month", words.usd(fleet.usd_per_month), proof))
+        shown.append(("a month", words.usd(fleet.usd_per_month), proof))
         replicas = span(min(fleet.replicas_by_hour), max(fleet.replicas_by_hour))
-        found.append(("replicas", replicas, f"mean use {words.percent(fleet.use)}"))
+        shown.append(("replicas", replicas, f"mean use {words.percent(fleet.use)}"))
         for limit in fleet.limits:
             name = "per token" if limit.name == "tpot" else "first token"
             most = "no limit" if limit.limit_seconds is None else f"limit {seconds_text(limit.limit_seconds)}"
             share = f"{words.share_text(fleet.within_limits_share)} of the requests, {most}"
-            found.append((name, seconds_text(limit.predicted_seconds), share))
+            shown.append((name, seconds_text(limit.predicted_seconds), share))
         price = words.rate(fleet.usd_per_million_tokens)
-        found.append(("per million tokens", price, f"{words.rate(fleet.usd_per_thousand_requests)} per 1,000 requests"))
-    return found
+        shown.append(("per million tokens", price, f"{words.rate(fleet.usd_per_thousand_requests)} per 1,000 requests"))
+    return shown
 
 
 def service_facts(plan: Plan) -> list[tuple[str, list[Fact]]]:
@@ -100,40 +100,40 @@ def reasons(plan: Plan, explanation: Explanation | None) -> list[Fact]:
     gap = max(service.gap for service in plan.services)
     less = "" if gap <= EQUAL_GAP else f"more than {percent_up(gap)} "
     proof = proven(gap) if gap >= 1.0 else f"no fleet of these kinds costs {less}less"
-    found = [("Proof", proof)]
+    facts = [("Proof", proof)]
     if explanation is None or explanation.service is None:
-        return found
+        return facts
     hours = explanation.hours or MONTH_HOURS
     for kind in explanation.service.kinds:
-        each = f"{words.rate(kind.usd_per_capacity, 1)} an hour for a unit of {explanation.service.unit}"
-        found.append(("Limited by", f"{kind.machine}: {BINDING_WORDS[kind.binds]}, {each}"))
+        price = f"{words.rate(kind.usd_per_capacity, 1)} an hour for a unit of {explanation.service.unit}"
+        facts.append(("Limited by", f"{kind.machine}: {BINDING_WORDS[kind.binds]}, {price}"))
     for step in explanation.next_steps:
         if step.change_to is None:
             continue
         saved = words.usd(month_usd(-(step.delta_usd or 0.0), hours))
         text = f"{relaxed(step, explanation.scenario)} saves {saved} a month (--set {step.setting})"
-        found.append(("Relaxing", text))
+        facts.append(("Relaxing", text))
     idle = [limit_name(step.limit, explanation.scenario) for step in explanation.next_steps if step.change_to is None]
     if idle:
-        found.append(("No gain", f"from relaxing {', '.join(idle)}"))
-    return [(label, words.sanitise(text)) for label, text in found]
+        facts.append(("No gain", f"from relaxing {', '.join(idle)}"))
+    return [(label, words.sanitise(text)) for label, text in facts]
 
 
-def reasons_of_all(found: Overview) -> list[Fact]:
+def reasons_of_all(overview: Overview) -> list[Fact]:
     """Return why a plan with services is as it is, that of the jobs first."""
-    plan = found.plan
+    plan = overview.plan
     if not plan.jobs:
-        return reasons(plan, found.explanation)
-    of_jobs, of_service = parts_explained(found.explanation)
+        return reasons(plan, overview.explanation)
+    of_jobs, of_service = parts_explained(overview.explanation)
     return [*report_page.reasons(jobs_alone(plan), of_jobs), *reasons(plan, of_service)]
 
 
-def parts_explained(found: Explanation | None) -> tuple[Explanation | None, Explanation | None]:
+def parts_explained(explanation: Explanation | None) -> tuple[Explanation | None, Explanation | None]:
     """Return the explanations of jobs and of a service next to them; those of limits of both stand with the jobs."""
-    if found is None or not found.parts:
+    if explanation is None or not explanation.parts:
         return None, None
-    jobs, service = found.parts
-    shared = (step for step in found.next_steps if step.limit.startswith("limits."))
+    jobs, service = explanation.parts
+    shared = (step for step in explanation.next_steps if step.limit.startswith("limits."))
     return jobs.model_copy(update={"next_steps": (*jobs.next_steps, *shared)}), service
 
 
@@ -168,12 +168,12 @@ def assumptions(plan: Plan, bases: Sequence[KindBasis] = ()) -> Table:
                 rows[f"spot market of {kind.offer}", share, "stated by the offer, or the prior"] = None
         for note in service.notes:
             rows["note", note, ""] = None
-    found = [tuple(map(words.sanitise, row)) for row in rows]
+    cells = [tuple(map(words.sanitise, row)) for row in rows]
     versions = plan.inputs.versions if plan.inputs else {}
     if versions:
-        found.append(("versions", words.sanitise(", ".join(" ".join(pair) for pair in versions.items())), ""))
-    found.append(("ages counted to", plan.as_of, f"solver {plan.solver}"))
-    return Table(("assumption", "value", "source"), tuple(found))
+        cells.append(("versions", words.sanitise(", ".join(" ".join(pair) for pair in versions.items())), ""))
+    cells.append(("ages counted to", plan.as_of, f"solver {plan.solver}"))
+    return Table(("assumption", "value", "source"), tuple(cells))
 
 
 def _age(days: int | None, most: str = "") -> str:
@@ -267,15 +267,15 @@ def service_compared(plan: Plan) -> list[tuple[str, str]]:
     return [*whole, *(row for service in plan.services for row in _compared(service))]
 
 
-def _compared(one: Service) -> list[tuple[str, str]]:
-    fleet = one.fleet
+def _compared(service: Service) -> list[tuple[str, str]]:
+    fleet = service.fleet
     rows = [
         ("a month", words.usd(fleet.usd_per_month)),
         ("per million tokens", words.rate(fleet.usd_per_million_tokens)),
         ("replicas", replicas_text(min(fleet.replicas_by_hour), max(fleet.replicas_by_hour)).partition(" replica")[0]),
     ]
     told = {"load", "per token", "first token", "spot", "fleet"}
-    rows += [(name, describe(one)) for name, describe in FLEET_FEATURES if name in told]
+    rows += [(name, describe(service)) for name, describe in FLEET_FEATURES if name in told]
     return [(label, words.sanitise(text)) for label, text in rows]
 
 
@@ -300,13 +300,13 @@ class ServiceCurve(SubjectCurve):
         return {**steps_data(self.found, width), "whole": is_whole}
 
 
-def steps_data(found: ServiceFrontier, width: float) -> dict[str, Any]:
+def steps_data(frontier: ServiceFrontier, width: float) -> dict[str, Any]:
     """Return the curve of a service, and its points as the page moves along them.
 
     No point is marked as asked: the page marks the plan itself, whose limit may be another one by then.
     """
-    points = tuple(point.model_copy(update={"asked": False}) for point in found.points)
-    figure = service_frontier_figure(found.model_copy(update={"points": points}))
+    points = tuple(point.model_copy(update={"asked": False}) for point in frontier.points)
+    figure = service_frontier_figure(frontier.model_copy(update={"points": points}))
     assert figure.draw is not None
     return {
         "figure": figure_data(figure),
@@ -315,13 +315,13 @@ def steps_data(found: ServiceFrontier, width: float) -> dict[str, Any]:
     }
 
 
-def _step(one: ServicePoint) -> dict[str, Any]:
+def _step(point: ServicePoint) -> dict[str, Any]:
     """Return a point: its limit as a field has it, in milliseconds, its dollars, and its replicas."""
     return {
-        "value": one.setting.partition("=")[2],
-        "ms": one.tpot_seconds * MILLISECONDS,
-        "usd": one.usd_per_month,
-        "replicas": replicas_text(one.least_replicas, one.most_replicas),
+        "value": point.setting.partition("=")[2],
+        "ms": point.tpot_seconds * MILLISECONDS,
+        "usd": point.usd_per_month,
+        "replicas": replicas_text(point.least_replicas, point.most_replicas),
     }
 
 
@@ -363,8 +363,8 @@ def _overview(
         tasks += _service_tasks(scenario, plan, options, library, runs, seed)
     left = f"takes a minute or more for so many kinds of machines: {TORNADO}"
     has_many = any(_choices(service) > MOST_SERVICE_CHOICES for service in plan.services)
-    found = run_tasks(tasks, wanted, {"tornado": left if has_many else left_to_what_if(plan)})
-    return Overview(plan=plan, of_file=given, bases=kind_bases(scenario, plan, library), **found)
+    answers = run_tasks(tasks, wanted, {"tornado": left if has_many else left_to_what_if(plan)})
+    return Overview(plan=plan, of_file=given, bases=kind_bases(scenario, plan, library), **answers)
 
 
 def _choices(service: Service) -> int:
@@ -396,47 +396,47 @@ def _service_tasks(
         requests = runs or _hour_requests(plan)
         return simulate_service(scenario, plan, options=options, library=library, runs=requests, seed=seed)
 
-    found: list[Task] = [("frontier", "service_frontier", frontier)]
+    tasks: list[Task] = [("frontier", "service_frontier", frontier)]
     if not plan.jobs:
-        found.append(("reasons", "explanation", reasons))
-        found.append(("tornado", "tornado", lambda: tornado_of(scenario, plan, options, library)))
-        found.append(("simulation", "service_simulation", simulation))
-        found.append(("prices", "prices", lambda: price_series(scenario, plan)))
-    return found
+        tasks.append(("reasons", "explanation", reasons))
+        tasks.append(("tornado", "tornado", lambda: tornado_of(scenario, plan, options, library)))
+        tasks.append(("simulation", "service_simulation", simulation))
+        tasks.append(("prices", "prices", lambda: price_series(scenario, plan)))
+    return tasks
 
 
 # The figures under their headings.
 
 
-def groups_of_services(found: Overview) -> list[Group]:
+def groups_of_services(overview: Overview) -> list[Group]:
     """Return the figures of a report on services in their order."""
-    plan = found.plan
+    plan = overview.plan
     loads = tuple(load_figure(service) for service in plan.services)
     groups = [Group("load", "Load and replicas", loads)]
     curves: list[Figure] = []
-    if found.frontier is not None and found.frontier.points:
-        of_jobs = frontier_figure(found.frontier, deadline_of(plan))
+    if overview.frontier is not None and overview.frontier.points:
+        of_jobs = frontier_figure(overview.frontier, deadline_of(plan))
         curves.append(dataclasses.replace(of_jobs, title="Cost of the jobs against time"))
-    if found.service_frontier is not None and found.service_frontier.points:
-        curves.append(service_frontier_figure(found.service_frontier))
+    if overview.service_frontier is not None and overview.service_frontier.points:
+        curves.append(service_frontier_figure(overview.service_frontier))
     if curves:
         groups.append(Group("cost-time", curves[0].title if len(curves) == 1 else "Frontiers", tuple(curves)))
     bill, simpler = (month_bill_figure(plan), tuple(simpler_figure(service) for service in plan.services))
-    bills, table, others = Group("bill", bill.title, (bill,)), assumptions(plan, found.bases), list[Figure]()
-    of_service = found.explanation
+    bills, table, others = Group("bill", bill.title, (bill,)), assumptions(plan, overview.bases), list[Figure]()
+    of_service = overview.explanation
     if plan.jobs:
         alone = jobs_alone(plan)
-        of_service = parts_explained(found.explanation)[1]
+        of_service = parts_explained(overview.explanation)[1]
         of_jobs = dataclasses.replace(bill_figure(alone), key="bill-jobs", title="Bill of the jobs")
         bills = Group("bill", "Bills", (bill, of_jobs))
-        others = alternative_figures(alone, parts_explained(found.explanation)[0])
+        others = alternative_figures(alone, parts_explained(overview.explanation)[0])
         memory, rows = memory_figure(alone), (*report_page.assumptions(alone).rows, *table.rows)
         groups += [Group(memory.key, memory.title, (memory,))] if memory is not None else []
         table = Table(table.header, tuple(dict.fromkeys(rows)))
-    replica = replica_memory_figure(found.bases)
+    replica = replica_memory_figure(overview.bases)
     others += fleet_alternatives(of_service)
     title = "Alternatives" if others else "Simpler fleets and services"
     groups += [bills, *([Group("replica-memory", "Memory of a replica", (replica,))] if replica is not None else [])]
-    groups += [Group("alternatives", title, (*others, *simpler)), *analysis_groups(found)]
+    groups += [Group("alternatives", title, (*others, *simpler)), *analysis_groups(overview)]
     lead = "What the figures rest on, with source and age."
     return [*groups, Group("assumptions", "Assumptions", (Figure("assumptions", "Assumptions", lead, None, table),))]

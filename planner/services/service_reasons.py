@@ -87,7 +87,7 @@ def _relaxed_latency(
     if not bool(np.any(fits)):
         return Infeasible()
     asked = {"ttft": job.latency.ttft_seconds, "tpot": job.latency.tpot_seconds}
-    reached = {name: np.where(fits, one, np.inf) for name, one in zip(("ttft", "tpot"), alone, strict=True)}
+    reached = {name: np.where(fits, seconds, np.inf) for name, seconds in zip(("ttft", "tpot"), alone, strict=True)}
     wanted = {name: limit for name, limit in asked.items() if limit is not None}
     # The kind that exceeds the limits by the least factor says how far they must go.
     excess = np.max([reached[name] / limit for name, limit in wanted.items()], axis=0)
@@ -102,10 +102,10 @@ def _relaxed_latency(
         if reached[name][best] >= limit
     )  # fmt: skip
     to = {name: max(limit, rounded_up(ROOM * float(reached[name][best]))) for name, limit in wanted.items()}
-    latency = job.latency.model_copy(update={f"{name}_seconds": one for name, one in to.items()})
+    latency = job.latency.model_copy(update={f"{name}_seconds": seconds for name, seconds in to.items()})
     other = job.model_copy(update={"latency": latency})
-    found = served_kinds(other, library.architecture(job.architecture), market, scenario.limits, library)
-    problem = fleet_problem(found, market, scenario)
+    kinds_served = served_kinds(other, library.architecture(job.architecture), market, scenario.limits, library)
+    problem = fleet_problem(kinds_served, market, scenario)
     solved = optimise_fleet(problem, options)
     if solved.fleets is None:
         return Infeasible(nearest=nearest)
@@ -140,7 +140,7 @@ def _relaxed_limits(scenario: Scenario, job: ServeJob, problem: FleetProblem, op
         (f"jobs.{job.name}.most_kinds", job.most_kinds, replace(problem, most_kinds=None)),
         ("limits.spot_share.min", limits.spot_share.min or None, replace(problem, least_on_spot=0.0)),
     ]
-    found: list[Relaxation] = []
+    ways_out: list[Relaxation] = []
     for name, value, other in ways:
         solved = optimise_fleet(replace(other, budget_usd=None), options) if value is not None else None
         if solved is None or solved.fleets is None:
@@ -149,15 +149,16 @@ def _relaxed_limits(scenario: Scenario, job: ServeJob, problem: FleetProblem, op
         if (limit := peak_limit_at(name)) is not None and not limit.is_of_dollars:
             to, solved = _least_of(problem, limit, solved, options)
         usd = other.cost(_fleets_of(solved))
-        found.append(
+        ways_out.append(
             Relaxation(
-                limit=name, **{"from": str(value) if isinstance(value, dict) else value, "to": to}, way=len(found) + 1,
+                limit=name, **{"from": str(value) if isinstance(value, dict) else value, "to": to},
+                way=len(ways_out) + 1,
                 then=f"${usd * MONTH_HOURS / problem.hours:,.0f} a month",
                 cost_usd=usd * cycle_of(job.for_hours, problem.hours), hours=job.for_hours,
                 setting="" if to is None else f"{name}={to:.10g}",
             )
         )  # fmt: skip
-    return Infeasible(relax=tuple(found))
+    return Infeasible(relax=tuple(ways_out))
 
 
 def _fleets_of(solved: SolvedFleet) -> Floats:
@@ -174,7 +175,7 @@ def _least_of(
     Of GPUs it is what the cheapest fleet `free` of the limit uses, and less may do. Of another limit it is the least
     that a fleet of the peak uses, where the service then has a fleet in every hour.
     """
-    peak = next(found for found in problem.peaks if found.key == limit.key)
+    peak = next(limited for limited in problem.peaks if limited.key == limit.key)
     cheapest = limit.rounded_up(float(np.max(_fleets_of(free) @ peak.each)))
     if limit.is_whole:
         return cheapest, free
@@ -263,8 +264,8 @@ class ServiceTrial:
         """Least and most replicas of an hour."""
         if self.solved.fleets is None:
             return 0, 0
-        found = self.solved.fleets @ self.problem.replicas
-        return int(np.min(found)), int(np.max(found))
+        by_hour = self.solved.fleets @ self.problem.replicas
+        return int(np.min(by_hour)), int(np.max(by_hour))
 
     def _machines(self, place: int) -> str:
         kind = self.served.kinds[place]
@@ -285,8 +286,8 @@ def service_of(scenario: Scenario, command: str) -> ServeJob:
     require_service(scenario)
     job = services_of(scenario)[0]
     if len(scenario.jobs) > 1:
-        what = f"{command} takes a service alone, and there are {len(scenario.jobs)} jobs"
-        raise ScenarioError([Fault(scenario.name, 0, "jobs", what, "give the service a scenario of its own")])
+        problem = f"{command} takes a service alone, and there are {len(scenario.jobs)} jobs"
+        raise ScenarioError([Fault(scenario.name, 0, "jobs", problem, "give the service a scenario of its own")])
     return job
 
 
@@ -351,8 +352,8 @@ def relaxations_of(
 
     A step is a quarter of a limit on latency, five hundredths of the share, one replica, or a limit left out.
     """
-    found = [_worth(change, plan, library, options) for change in _changes(scenario, plan.served.job)]
-    return tuple(sorted(found, key=lambda one: (one.change_to is None, one.delta_usd or 0.0)))
+    relaxations = [_worth(change, plan, library, options) for change in _changes(scenario, plan.served.job)]
+    return tuple(sorted(relaxations, key=lambda step: (step.change_to is None, step.delta_usd or 0.0)))
 
 
 def looser_latency(
@@ -367,13 +368,13 @@ def looser_latency(
     change = next((tried for tried in _changes(scenario, plan.served.job) if tried.limit == limit), None)
     if change is None or plan.solved.kept * len(np.unique(plan.problem.load)) > MOST_QUICK:
         return None
-    found = _worth(change, plan, library, options)
-    if found.change_to is None or found.cost_usd is None:
+    step = _worth(change, plan, library, options)
+    if step.change_to is None or step.cost_usd is None:
         return None
-    saved = -(found.delta_usd or 0.0) * MONTH_HOURS / plan.served.job.for_hours
+    saved = -(step.delta_usd or 0.0) * MONTH_HOURS / plan.served.job.for_hours
     return Relaxation(
-        limit=found.limit, **{"from": found.change_from, "to": found.change_to}, then=f"saves ${saved:,.2f} a month",
-        cost_usd=found.cost_usd, hours=plan.served.job.for_hours, setting=found.setting,
+        limit=step.limit, **{"from": step.change_from, "to": step.change_to}, then=f"saves ${saved:,.2f} a month",
+        cost_usd=step.cost_usd, hours=plan.served.job.for_hours, setting=step.setting,
     )  # fmt: skip
 
 
@@ -465,9 +466,9 @@ def explain_service(
     library = library or read_library([job.architecture])
     query = parse_query(why_not, scenario, library) if why_not is not None else None
     plan = try_service(scenario, library, options)
-    found = Explanation(scenario=scenario.name, status="infeasible")
+    explanation = Explanation(scenario=scenario.name, status="infeasible")
     if plan.is_feasible:
-        found = _summary(scenario, plan)
+        explanation = _summary(scenario, plan)
     if query is not None:
         details: dict[str, Any] = {"why_not": _answer(scenario, plan, query, library, options)}
     elif plan.is_feasible:
@@ -476,7 +477,7 @@ def explain_service(
     else:
         infeasible = solve(scenario, options, library).infeasible
         details = dict(infeasible) if infeasible else {}
-    return found.model_copy(update={**details, "seconds": perf_counter() - started})
+    return explanation.model_copy(update={**details, "seconds": perf_counter() - started})
 
 
 def _summary(scenario: Scenario, plan: ServiceTrial) -> Explanation:
@@ -516,7 +517,7 @@ def _alternatives(
     """Yield the fleet of each GPU and provider of the plan and of the next best alone, and of either market."""
     offers = [plan.market.offers[kind.offer] for kind in plan.served.kinds]
     order = sorted(
-        range(len(offers)), key=lambda one: plan.served.kinds[one].usd_per_hour / plan.served.kinds[one].capacity
+        range(len(offers)), key=lambda place: plan.served.kinds[place].usd_per_hour / plan.served.kinds[place].capacity
     )
     for by in ("gpu", "provider"):
         used = [getattr(offers[offer], by) for offer in plan.used]
@@ -595,15 +596,15 @@ def _answer(
     within = forced(scenario, query.given, groups=query.groups)
     if not within.offers:
         return WhyNot(asked=query.text, status="impossible", reasons=("no offer has it",))
-    found, excluded = try_service(within, library, options), _other_market(scenario, query)
-    if found.is_feasible and not excluded:
-        same = plan.is_feasible and set(found.machines) == set(plan.machines)
-        reasons = () if same or not plan.is_feasible else tuple(_reasons(plan, found))
-        return _priced(query, plan, found, "chosen" if same else "possible", reasons)
+    trial, excluded = try_service(within, library, options), _other_market(scenario, query)
+    if trial.is_feasible and not excluded:
+        same = plan.is_feasible and set(trial.machines) == set(plan.machines)
+        reasons = () if same or not plan.is_feasible else tuple(_reasons(plan, trial))
+        return _priced(query, plan, trial, "chosen" if same else "possible", reasons)
     free = forced(scenario, query.given, beyond=True, groups=query.groups)
     other = try_service(free, library, options)
     if other.is_feasible:
-        if not found.is_feasible:
+        if not trial.is_feasible:
             excluded += [
                 key for key in ("providers", "gpus", "regions") if getattr(scenario.limits, key) != AllowForbid()
             ]
@@ -644,33 +645,36 @@ def _blockers(
     counts = other.served.rejected.most_common(2)
     reasons = tuple(f"{why} ({count} of {other.served.made} ways)" for why, count in counts)
     try:
-        found = solve(free, options, library).infeasible
+        infeasible = solve(free, options, library).infeasible
     except ScenarioError as error:  # an engine without such weights, a GPU without kernels for them
         return {"reasons": tuple(f"{fault.what}: {fault.fix}" if fault.fix else fault.what for fault in error.faults)}
-    nearest = tuple(f"{miss.what}: {miss.reason}" for miss in (found.nearest if found else ()))
-    return {"reasons": reasons + nearest or ("no engine runs the model there",), "relax": found.relax if found else ()}
+    nearest = tuple(f"{miss.what}: {miss.reason}" for miss in (infeasible.nearest if infeasible else ()))
+    return {
+        "reasons": reasons + nearest or ("no engine runs the model there",),
+        "relax": infeasible.relax if infeasible else (),
+    }
 
 
 def _reasons(plan: ServiceTrial, other: ServiceTrial) -> Iterator[str]:
     """Yield what makes a fleet more expensive: dollars of a unit of load, idle capacity, starts."""
     unit = plan.served.job.load.unit.removesuffix("s") if plan.served.job.load.unit != "requests/s" else "request/s"
-    for name, one in (("it", other), ("the plan", plan)):
-        kind = one.served.kinds[one.used[0]]
-        each = kind.usd_per_hour / kind.capacity
-        binds = BINDING_WORDS[one.served.binding(kind)]
-        yield f"{name} pays ${each:.3g} an hour per {unit} at full use, limited by {binds}"
-    for name, one in (("it", other), ("the plan", plan)):
-        yield f"{name} is used to {one.mean_use * 100:.0f} % of its capacity on average"
+    for name, trial in (("it", other), ("the plan", plan)):
+        kind = trial.served.kinds[trial.used[0]]
+        usd_of_unit = kind.usd_per_hour / kind.capacity
+        binds = BINDING_WORDS[trial.served.binding(kind)]
+        yield f"{name} pays ${usd_of_unit:.3g} an hour per {unit} at full use, limited by {binds}"
+    for name, trial in (("it", other), ("the plan", plan)):
+        yield f"{name} is used to {trial.mean_use * 100:.0f} % of its capacity on average"
 
 
-def _priced(query: WhyNotQuery, plan: ServiceTrial, found: ServiceTrial, status: Any, reasons: Any) -> WhyNot:
-    times = found.usd_per_month / plan.usd_per_month if plan.is_feasible else None
+def _priced(query: WhyNotQuery, plan: ServiceTrial, trial: ServiceTrial, status: Any, reasons: Any) -> WhyNot:
+    times = trial.usd_per_month / plan.usd_per_month if plan.is_feasible else None
     return WhyNot(
         asked=query.text,
         status=status,
-        plan="; ".join(found.machines),
-        cost_usd=found.cost_usd,
-        hours=found.served.job.for_hours,
+        plan="; ".join(trial.machines),
+        cost_usd=trial.cost_usd,
+        hours=trial.served.job.for_hours,
         times=times,
         reasons=tuple(reasons),
     )

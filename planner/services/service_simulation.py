@@ -81,13 +81,13 @@ def fleet_states(kinds: Sequence[SpotKind]) -> list[FleetState]:
     a * exp(-c / M) of the time. Example: a = 0.9, M = 10 h, c = 0.1 h: 89.1 %.
     """
     groups = list(dict.fromkeys(kind.group for kind in kinds if kind.group))
-    found = []
+    states = []
     for levels in itertools.product(*(_levels([kind for kind in kinds if kind.group == group]) for group in groups)):
         started = dict(zip(groups, (level for level, _ in levels), strict=True))
         share = math.prod(share for _, share in levels)
-        found.append(FleetState(tuple(not k.group or k.start_hours <= started[k.group] for k in kinds), share))
-    found.sort(key=lambda one: -one.share)
-    kept = found[:MOST_STATES]
+        states.append(FleetState(tuple(not k.group or k.start_hours <= started[k.group] for k in kinds), share))
+    states.sort(key=lambda fleet_state: -fleet_state.share)
+    kept = states[:MOST_STATES]
     whole = math.fsum(state.share for state in kept)
     return [FleetState(state.answers, state.share / whole) for state in kept if state.share > 0]
 
@@ -183,9 +183,9 @@ class FleetLoad(NamedTuple):
     busiest: int  # hour of the cycle
     fullest: int  # its number among the distinct ones
 
-    def is_busiest(self, one: Stretch) -> bool:
+    def is_busiest(self, stretch: Stretch) -> bool:
         """Return whether a stretch is of the busiest hour with its whole fleet."""
-        return one.whole and one.hour == self.fullest
+        return stretch.whole and stretch.hour == self.fullest
 
 
 def load_of(fleet: SimulatedFleet) -> FleetLoad:
@@ -194,8 +194,8 @@ def load_of(fleet: SimulatedFleet) -> FleetLoad:
     Requests are spread in proportion to the capacity of what answers; what is beyond it is refused.
     """
     replicas, load = fleet.replicas, np.asarray(fleet.job.load.hourly)
-    each = np.asarray(fleet.capacities.rate)
-    able = each if fleet.job.load.concurrent is None else np.asarray(fleet.capacities.flight)
+    rates = np.asarray(fleet.capacities.rate)
+    able = rates if fleet.job.load.concurrent is None else np.asarray(fleet.capacities.flight)
     rows = np.column_stack([load, replicas])
     _, first, which, count = np.unique(rows, axis=0, return_index=True, return_inverse=True, return_counts=True)
     use = load / np.maximum(replicas @ able, 1e-300)
@@ -207,31 +207,33 @@ def load_of(fleet: SimulatedFleet) -> FleetLoad:
         there = replicas[hour]
         if load[hour] <= 0:
             continue
-        wanted = float(load[hour] / max(float(there @ able), 1e-300) * float(there @ each))  # requests per second
+        wanted = float(load[hour] / max(float(there @ able), 1e-300) * float(there @ rates))  # requests per second
         requests = wanted * HOUR * int(count[number])
         offered += requests
         standing = np.flatnonzero(there > 0)
         for state in fleet_states([fleet.spot[group] for group in standing]):
-            found = _in_state(number, standing[np.asarray(state.answers, dtype=bool)], there, each, wanted)
-            carried = sum(stretch.share for stretch in found)
+            stretches_of_state = _in_state(
+                number, standing[np.asarray(state.answers, dtype=bool)], there, rates, wanted
+            )
+            carried = sum(stretch.share for stretch in stretches_of_state)
             refused += requests * state.share * (1.0 - carried if carried < 1.0 - LEAST_REFUSED else 0.0)
             if state.share < RAREST_STATE and not (number == fullest and all(state.answers)):
                 continue
             stretches += [
                 stretch._replace(weight=stretch.share * requests * state.share, whole=all(state.answers))
-                for stretch in found
+                for stretch in stretches_of_state
             ]
     return FleetLoad(stretches, len(first), offered, refused, busiest, fullest)
 
 
-def _in_state(number: int, answers: Integers, there: Floats, each: Floats, wanted: float) -> list[Stretch]:
+def _in_state(number: int, answers: Integers, there: Floats, rates: Floats, wanted: float) -> list[Stretch]:
     """Return the stretches of the kinds that answer."""
-    able = float(there[answers] @ each[answers]) if len(answers) else 0.0
+    able = float(there[answers] @ rates[answers]) if len(answers) else 0.0
     use = min(1.0, wanted / able) if able > 0 else 0.0
     return [
         Stretch(
-            kind=int(answer), rate=use * float(each[answer]), use=use, routed=float(each[answer]) / able,
-            share=use * float(each[answer] * there[answer]) / wanted, weight=0.0, hour=number, whole=True,
+            kind=int(answer), rate=use * float(rates[answer]), use=use, routed=float(rates[answer]) / able,
+            share=use * float(rates[answer] * there[answer]) / wanted, weight=0.0, hour=number, whole=True,
         )
         for answer in answers.tolist()
         if use > 0
@@ -253,7 +255,7 @@ def kind_bases(scenario: Scenario, plan: Plan, library: Library | None = None) -
     jobs = {job.name: job for job in services_of(scenario)}
     offers, as_of = dict(scenario.labelled_offers()), datetime.date.fromisoformat(plan.as_of)
     coefficients = library.calibrations["inference"].coefficients
-    found = []
+    bases = []
     for service in plan.services:
         job = jobs[service.name]
         fleet = simulated_fleet(service, job, scenario, library)
@@ -263,7 +265,7 @@ def kind_bases(scenario: Scenario, plan: Plan, library: Library | None = None) -
             offer, recipe, memory = offers[kind.offer], speeds.which[at].recipe, speeds.memory[at]
             gpu = library.gpu(speeds.which[at].gpu)
             per_token = float(np.ravel(speeds.token_bytes)[at])
-            found.append(
+            bases.append(
                 KindBasis(
                     service=service.name,
                     offer=kind.offer,
@@ -290,7 +292,7 @@ def kind_bases(scenario: Scenario, plan: Plan, library: Library | None = None) -
                     price_source=offer.source,
                 )
             )
-    return tuple(found)
+    return tuple(bases)
 
 
 # Simulation of the fleet that a plan gives a service: every distinct hour, steady streams and bursts, spot losses.
@@ -362,27 +364,27 @@ def summarise(
     everything = list(range(len(load.stretches)))
     asked, latency = fleet.job.latency.share, fleet.job.latency
 
-    def side(which: list[int], what: Literal["ttft", "tpot"], weights: list[float]) -> SimulatedLatency:
-        limit = latency.ttft_seconds if what == "ttft" else latency.tpot_seconds
-        seconds = [met[stretch].first if what == "ttft" else met[stretch].each for stretch in which]
-        table = (predicted.ttft if what == "ttft" else predicted.tpot)[:, which]
+    def side(which: list[int], latency_name: Literal["ttft", "tpot"], weights: list[float]) -> SimulatedLatency:
+        limit = latency.ttft_seconds if latency_name == "ttft" else latency.tpot_seconds
+        seconds = [met[stretch].first if latency_name == "ttft" else met[stretch].each for stretch in which]
+        table = (predicted.ttft if latency_name == "ttft" else predicted.tpot)[:, which]
         return _latency(_Side(np.asarray(weights), table, seconds), predicted.shares, asked, limit)
 
-    def both(what: Literal["ttft", "tpot"]) -> SimulatedLimit:
+    def both(latency_name: Literal["ttft", "tpot"]) -> SimulatedLimit:
         return SimulatedLimit(
-            name=what,
-            limit_seconds=latency.ttft_seconds if what == "ttft" else latency.tpot_seconds,
+            name=latency_name,
+            limit_seconds=latency.ttft_seconds if latency_name == "ttft" else latency.tpot_seconds,
             asked_share=asked,
-            busiest=side(busiest, what, [load.stretches[stretch].share for stretch in busiest]),
-            cycle=side(everything, what, [stretch.weight for stretch in load.stretches]),
+            busiest=side(busiest, latency_name, [load.stretches[stretch].share for stretch in busiest]),
+            cycle=side(everything, latency_name, [stretch.weight for stretch in load.stretches]),
         )
 
-    def kind(place: int, one: Stretch) -> SimulatedKind:
-        named = fleet.service.fleet.kinds[one.kind]
-        first, each = side([place], "ttft", [1.0]), side([place], "tpot", [1.0])
+    def kind(place: int, used: Stretch) -> SimulatedKind:
+        named = fleet.service.fleet.kinds[used.kind]
+        first, per_token = side([place], "ttft", [1.0]), side([place], "tpot", [1.0])
         return SimulatedKind(
-            offer=named.offer, provider=named.provider, gpu=named.gpu, use=one.use, requests_per_second=one.rate,
-            ttft=first, tpot=each,
+            offer=named.offer, provider=named.provider, gpu=named.gpu, use=used.use, requests_per_second=used.rate,
+            ttft=first, tpot=per_token,
         )  # fmt: skip
 
     kinds = tuple(kind(place, load.stretches[place]) for place in busiest)
@@ -418,11 +420,11 @@ def _weighted(side: _Side) -> tuple[Floats, Floats]:
 def _share_below(side: _Side, shares: Floats, seconds: float) -> float:
     """Return the predicted share of the requests below so many seconds."""
     known = np.concatenate([[0.0], shares, [1.0]])
-    found = 0.0
+    below = 0.0
     for weight, column in zip(side.weight.tolist(), side.predicted.T, strict=True):
         ends = np.concatenate([[min(column[0], 2.0 * column[0] - column[1])], column, [2.0 * column[-1] - column[-2]]])
-        found += weight * float(np.interp(seconds, ends, known))
-    return found / max(float(np.sum(side.weight)), 1e-300)
+        below += weight * float(np.interp(seconds, ends, known))
+    return below / max(float(np.sum(side.weight)), 1e-300)
 
 
 def _mixed_quantile(side: _Side, shares: Floats, asked: float) -> float:
@@ -473,8 +475,11 @@ def simulate_service(
     require_service(scenario)
     started = perf_counter()
     if arguments.get("traces"):
-        what, fix = "recorded markets are not replayed for kind: serve", "leave it out: losses follow the spot market"
-        raise ScenarioError([Fault("simulate", 0, "--trace", what, fix)])
+        problem, fix = (
+            "recorded markets are not replayed for kind: serve",
+            "leave it out: losses follow the spot market",
+        )
+        raise ScenarioError([Fault("simulate", 0, "--trace", problem, fix)])
     settings = SimulationSettings.of(**arguments)
     options = options or SolveOptions()
     library = library or read_library([job.architecture for job in scenario.jobs])
@@ -506,8 +511,11 @@ def _check_plan(plan: Plan, scenario: Scenario, library: Library) -> None:
         raise ScenarioError([Fault("plan", 0, "jobs", "a plan without a service", "give one of this scenario")])
     faults = []
     for violation in audit(plan, scenario, library)[:5]:
-        where, what = f"{violation.job}: {violation.what}", f"expected {violation.expected}, found {violation.found}"
-        faults.append(Fault("plan", 0, where.removeprefix(": "), what, "planner check PLAN SCENARIO lists all"))
+        where, difference = (
+            f"{violation.job}: {violation.what}",
+            f"expected {violation.expected}, found {violation.found}",
+        )
+        faults.append(Fault("plan", 0, where.removeprefix(": "), difference, "planner check PLAN SCENARIO lists all"))
     raise_faults(faults, ScenarioError)
 
 
@@ -548,13 +556,13 @@ def _runs(load: FleetLoad, predicted: Predicted, requests: int) -> list[Run]:
     of_hour = np.zeros(load.hours)
     for stretch in load.stretches:
         of_hour[stretch.hour] += stretch.weight
-    found = []
+    runs = []
     for stretch, flight in zip(load.stretches, predicted.flight.tolist(), strict=True):
         share = stretch.share if load.is_busiest(stretch) else stretch.weight / max(of_hour[stretch.hour], 1e-300)
-        found.append(
+        runs.append(
             Run(stretch.kind, stretch.rate, stretch.routed, flight, max(LEAST_OF_STATE, round(requests * share)))
         )
-    return found
+    return runs
 
 
 def _notes(services: tuple[ServiceReplay, ...], settings: SimulationSettings) -> tuple[str, ...]:

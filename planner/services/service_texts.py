@@ -102,10 +102,10 @@ def _kinds(service: ServiceReasons) -> list[str]:
     unit = {"requests/s": "request/s", "requests in flight": "request in flight"}.get(service.unit, service.unit)
     for kind in service.kinds[:MOST_EXPLAINED_KINDS]:
         weights = kind.weight_format.removesuffix("-weights")
-        what = f"{words.sanitise(kind.machine)} ({generation.engine_name(kind.engine)}, {weights})"
+        machine = f"{words.sanitise(kind.machine)} ({generation.engine_name(kind.engine)}, {weights})"
         able = f"{words.significant(kind.capacity)} {service.unit}"
-        each = f"{words.rate(kind.usd_per_capacity, 1)} an hour per {unit}"
-        lines += words.wrap_lines(f"{what}: {BINDING_WORDS[kind.binds]}, at {able}; {each}", line_room(), 3)
+        price = f"{words.rate(kind.usd_per_capacity, 1)} an hour per {unit}"
+        lines += words.wrap_lines(f"{machine}: {BINDING_WORDS[kind.binds]}, at {able}; {price}", line_room(), 3)
     if len(service.kinds) > MOST_EXPLAINED_KINDS:
         lines.append(f"and {len(service.kinds) - MOST_EXPLAINED_KINDS} more kinds (--json)")
     return lines
@@ -114,11 +114,11 @@ def _kinds(service: ServiceReasons) -> list[str]:
 def relaxations(explanation: Explanation) -> list[list[str]]:
     """Return what looser limits save, each with what to type; those that save nothing in one line."""
     paying = [step for step in explanation.next_steps if step.change_to is not None]
-    found = [relaxation(step, explanation.scenario, explanation.hours or MONTH_HOURS) for step in paying]
+    texts = [relaxation(step, explanation.scenario, explanation.hours or MONTH_HOURS) for step in paying]
     idle = [limit_name(step.limit, explanation.scenario) for step in explanation.next_steps if step.change_to is None]
     if idle:
-        found.append(words.wrap_lines(f"no gain from relaxing: {', '.join(idle)}", line_room(), 3))
-    return found
+        texts.append(words.wrap_lines(f"no gain from relaxing: {', '.join(idle)}", line_room(), 3))
+    return texts
 
 
 def relaxation(step: LimitSensitivity, scenario: str, for_hours: float) -> list[str]:
@@ -140,15 +140,15 @@ def month_usd(usd: float, for_hours: float) -> float:
     return usd * MONTH_HOURS / for_hours
 
 
-def _alternative_row(one: Alternative, explanation: Explanation) -> list[str]:
+def _alternative_row(alternative: Alternative, explanation: Explanation) -> list[str]:
     """Return a fleet of one kind of thing alone: its dollars, how much more that is, its machines."""
-    name = words.shorten(words.sanitise(one.name.replace("_", " ")), 18)
-    if one.cost_usd is None:
-        return [f"    {name:<18}{'':>11}  {one.verdict}"]
-    usd = words.usd(month_usd(one.cost_usd, explanation.hours or MONTH_HOURS))
-    left = f"    {name:<18}{usd:>11}  {one.verdict or times_text(1.0 + (one.difference or 0.0)):<12}  "
-    kinds = tuple(one.plan.split("; "))
-    if one.by == "market" and one.name == "spot":
+    name = words.shorten(words.sanitise(alternative.name.replace("_", " ")), 18)
+    if alternative.cost_usd is None:
+        return [f"    {name:<18}{'':>11}  {alternative.verdict}"]
+    usd = words.usd(month_usd(alternative.cost_usd, explanation.hours or MONTH_HOURS))
+    left = f"    {name:<18}{usd:>11}  {alternative.verdict or times_text(1.0 + (alternative.difference or 0.0)):<12}  "
+    kinds = tuple(alternative.plan.split("; "))
+    if alternative.by == "market" and alternative.name == "spot":
         reserve = tuple(f"reserve: {kind}" for kind in kinds if not kind.endswith(", spot"))
         kinds = (*(kind for kind in kinds if kind.endswith(", spot")), *reserve)
     return words.hang(left, machine_lines(kinds, words.width() - len(left), MOST_FRONTIER_KINDS))
@@ -161,31 +161,31 @@ def times_text(times: float) -> str:
     return f"{times:,.3g}x" if times >= 2 else f"{abs(times - 1.0) * 100:.0f} % {'more' if times > 1 else 'less'}"
 
 
-def _why_not(explanation: Explanation, service: ServiceReasons, found: WhyNot) -> list[str]:
+def _why_not(explanation: Explanation, service: ServiceReasons, answer: WhyNot) -> list[str]:
     """Return what a fleet of what was asked for alone costs, or what excludes it."""
-    query, hours = words.sanitise(found.asked), explanation.hours or MONTH_HOURS
+    query, hours = words.sanitise(answer.asked), explanation.hours or MONTH_HOURS
     against = f"{words.usd(service.usd_per_month)} a month"
-    if found.status == "impossible":
-        lines = words.wrap_lines(f"{query}: no fleet: {'; '.join(found.reasons)}", words.width(), 5)
-        if found.relax:
+    if answer.status == "impossible":
+        lines = words.wrap_lines(f"{query}: no fleet: {'; '.join(answer.reasons)}", words.width(), 5)
+        if answer.relax:
             lines.append("Smallest change, verified by solving:")
-            for relaxation in found.relax:
+            for relaxation in answer.relax:
                 name = limit_name(relaxation.limit, explanation.scenario)
                 lines += words.wrap_hanging(
                     f"{name} {relaxation.change_from} -> {relaxation.change_to}: then {relaxation.then}", 2
                 )
                 lines += settings([relaxation.setting])
         return lines
-    usd = f"{words.usd(month_usd(found.cost_usd or 0.0, hours))} a month"
-    if found.status == "chosen":
-        return words.wrap_lines(f"{query}: this is the plan: {found.plan}, {usd}", words.width(), 3)
-    than = times_text(found.times or 1.0)
-    within = "" if found.status == "possible" else " beyond the limits"
+    usd = f"{words.usd(month_usd(answer.cost_usd or 0.0, hours))} a month"
+    if answer.status == "chosen":
+        return words.wrap_lines(f"{query}: this is the plan: {answer.plan}, {usd}", words.width(), 3)
+    than = times_text(answer.times or 1.0)
+    within = "" if answer.status == "possible" else " beyond the limits"
     lines = words.wrap_lines(f"{query}: feasible{within} alone: {usd} against {against}: {than}", words.width(), 2)
-    lines += words.section("Fleet", words.wrap_lines(words.sanitise(found.plan), line_room(), 4))
-    lines += words.section("Because", words.wrap_all(map(words.sanitise, found.reasons), line_room(), 2))
-    if found.relax:
-        lines += settings([change.setting for change in found.relax], 2)
+    lines += words.section("Fleet", words.wrap_lines(words.sanitise(answer.plan), line_room(), 4))
+    lines += words.section("Because", words.wrap_all(map(words.sanitise, answer.reasons), line_room(), 2))
+    if answer.relax:
+        lines += settings([change.setting for change in answer.relax], 2)
     return lines
 
 
@@ -287,8 +287,8 @@ def summary(answer: WhatIf) -> list[str]:
             if usd > 0 and abs(difference) >= 0.005 and _is_better(service, old[service.name], later[service.name])
             else ": "
         )
-        what = f"{buys}{bought}" if bought else ""
-        texts.append(f"{service.name if len(answer.services) > 1 else answer.scenario}: {money}{what}")
+        bought_words = f"{buys}{bought}" if bought else ""
+        texts.append(f"{service.name if len(answer.services) > 1 else answer.scenario}: {money}{bought_words}")
     lines = [line for text in texts for line in words.wrap_lines(words.sanitise(text), words.width(), 3)]
     for service in answer.services:
         if 0 < abs(service.usd_per_month) < service.proven_usd_per_month:
@@ -311,18 +311,18 @@ BOUGHT = {
 """What dollars buy or give up, in the order in which it is named."""
 
 
-def _is_better(one: ServiceDelta, before: Service, after: Service) -> bool:
+def _is_better(delta: ServiceDelta, before: Service, after: Service) -> bool:
     """Return whether something other than a latency changed, or a latency fell."""
-    other = {each.what for each in one.changes} & set(BOUGHT) - {"per token", "first token"}
+    other = {change.what for change in delta.changes} & set(BOUGHT) - {"per token", "first token"}
     times = zip(before.fleet.limits, after.fleet.limits, strict=True)
     return bool(other) or any(new.predicted_seconds < old.predicted_seconds for old, new in times)
 
 
-def _bought(one: ServiceDelta) -> str:
+def _bought(delta: ServiceDelta) -> str:
     """Return what the dollars buy or give up, at most two things."""
-    found = {each.what: each for each in one.changes}
-    pairs = [(text, found[what]) for what, text in BOUGHT.items() if what in found]
-    return " and ".join(text.format(_peak(each.after), _peak(each.before)) for text, each in pairs[:2])
+    by_name = {change.what: change for change in delta.changes}
+    pairs = [(text, by_name[name]) for name, text in BOUGHT.items() if name in by_name]
+    return " and ".join(text.format(_peak(change.after), _peak(change.before)) for text, change in pairs[:2])
 
 
 def _peak(text: str) -> str:
@@ -400,40 +400,41 @@ def shares_of_settings(answer: WhatIf) -> list[str]:
 MOST_FRONTIER_KINDS = 3
 
 
-def render_service_frontier(found: ServiceFrontier) -> str:
+def render_service_frontier(frontier: ServiceFrontier) -> str:
     """Return the text of a frontier of a service without a final newline."""
-    if not found.points:
-        relax, nearest = (found.infeasible.relax, found.infeasible.nearest) if found.infeasible else ((), ())
-        return "\n".join([*render_relaxations(relax, nearest, found.scenario), *_notes(found)])
-    lines = [*words.wrap_lines(service_frontier_summary(found), words.width(), 3), ""]
+    if not frontier.points:
+        relax, nearest = (frontier.infeasible.relax, frontier.infeasible.nearest) if frontier.infeasible else ((), ())
+        return "\n".join([*render_relaxations(relax, nearest, frontier.scenario), *_notes(frontier)])
+    lines = [*words.wrap_lines(service_frontier_summary(frontier), words.width(), 3), ""]
     lines.append(f"{'per token':>10}  {'a month':>11}  {'proven':>7}  {'replicas':>8}  fleet")
-    for point in found.points:
+    for point in frontier.points:
         lines += _point_row(point)
-    lines += ["", *_notes(found)]
-    other = next((point for point in reversed(found.points) if not point.asked and point.setting), None)
+    lines += ["", *_notes(frontier)]
+    other = next((point for point in reversed(frontier.points) if not point.asked and point.setting), None)
     if other is not None:
         lines += [f"  the plan of a row, here of {seconds_text(other.tpot_seconds)}, by planner solve with"]
         lines += settings([other.setting], 4)
     return "\n".join(lines)
 
 
-def service_frontier_summary(found: ServiceFrontier) -> str:
+def service_frontier_summary(frontier: ServiceFrontier) -> str:
     """Return both ends of the frontier in one sentence."""
-    first, last = found.points[0], found.points[-1]
+    first, last = frontier.points[0], frontier.points[-1]
     ends = f"{words.usd(first.usd_per_month)} a month within {seconds_text(first.tpot_seconds)} per token"
     if last is not first:
         ends += f" to {words.usd(last.usd_per_month)} within {seconds_text(last.tpot_seconds)}"
-    share = words.share_text(found.share)
-    return f"{words.sanitise(found.scenario)}: {ends}, for {share} of {words.significant(found.load)} {found.unit}"
+    share = words.share_text(frontier.share)
+    load = f"{words.significant(frontier.load)} {frontier.unit}"
+    return f"{words.sanitise(frontier.scenario)}: {ends}, for {share} of {load}"
 
 
-def _point_row(one: ServicePoint) -> list[str]:
+def _point_row(point: ServicePoint) -> list[str]:
     """Return a point: limit, dollars, how far it is proven, replicas, machines."""
-    proof = proven_in_short(one.gap)
-    limit = f"{'> ' if one.asked else ''}{seconds_text(one.tpot_seconds)}"
-    replicas = span(one.least_replicas, one.most_replicas)
-    left = f"{limit:>10}  {words.usd(one.usd_per_month):>11}  {proof:>7}  {replicas:>8}  "
-    return words.hang(left, machine_lines(one.machines, words.width() - len(left), MOST_FRONTIER_KINDS))
+    proof = proven_in_short(point.gap)
+    limit = f"{'> ' if point.asked else ''}{seconds_text(point.tpot_seconds)}"
+    replicas = span(point.least_replicas, point.most_replicas)
+    left = f"{limit:>10}  {words.usd(point.usd_per_month):>11}  {proof:>7}  {replicas:>8}  "
+    return words.hang(left, machine_lines(point.machines, words.width() - len(left), MOST_FRONTIER_KINDS))
 
 
 def machine_lines(machines: tuple[str, ...], room: int, most: int) -> list[str]:
@@ -444,26 +445,26 @@ def machine_lines(machines: tuple[str, ...], room: int, most: int) -> list[str]:
     return [*lines, f"and {more} more kinds (--json)"] if more else lines
 
 
-def _notes(found: ServiceFrontier) -> list[str]:
+def _notes(frontier: ServiceFrontier) -> list[str]:
     """Return what the rows rest on."""
     notes = []
-    if any(point.asked for point in found.points):
+    if any(point.asked for point in frontier.points):
         notes.append("> the limit of the scenario: the plan of planner solve")
-    held = tuple(dict.fromkeys(name for point in found.points for name in point.binds))
-    if held and "TPOT" not in found.points[-1].binds:
-        last = ", ".join(BINDING_WORDS[name] for name in found.points[-1].binds)
-        notes.append(f"above {seconds_text(found.points[-1].tpot_seconds)} nothing is gained: limited by {last}")
-    if found.least_tpot_seconds is not None:
-        least = seconds_text(found.least_tpot_seconds)
+    held = tuple(dict.fromkeys(name for point in frontier.points for name in point.binds))
+    if held and "TPOT" not in frontier.points[-1].binds:
+        last = ", ".join(BINDING_WORDS[name] for name in frontier.points[-1].binds)
+        notes.append(f"above {seconds_text(frontier.points[-1].tpot_seconds)} nothing is gained: limited by {last}")
+    if frontier.least_tpot_seconds is not None:
+        least = seconds_text(frontier.least_tpot_seconds)
         notes.append(f"no kind answers faster than {least} per token, at no load and at the confidence of the job")
-    if found.ttft_seconds is not None and found.points:
-        notes.append(f"every row keeps {seconds_text(found.ttft_seconds)} to the first token")
-    notes += [words.sanitise(note) for note in found.notes]
-    bare = sum(point.gap >= 1.0 for point in found.points)
+    if frontier.ttft_seconds is not None and frontier.points:
+        notes.append(f"every row keeps {seconds_text(frontier.ttft_seconds)} to the first token")
+    notes += [words.sanitise(note) for note in frontier.notes]
+    bare = sum(point.gap >= 1.0 for point in frontier.points)
     notes.append(
-        f"{found.solved} limits solved, each with a bound of its own"
+        f"{frontier.solved} limits solved, each with a bound of its own"
         if not bare
-        else f"{found.solved} limits solved; of {bare} no bound was found within the time limit"
+        else f"{frontier.solved} limits solved; of {bare} no bound was found within the time limit"
     )
     return [line for note in notes for line in words.wrap_hanging(note, 3)]
 
@@ -474,29 +475,29 @@ LATENCY_ROOM = (27, 8, 7, 9, 10, 9, 10)
 """Columns of the table: what, limit, and the share within it and the quantile, each as predicted and simulated."""
 
 
-def render_service_simulation(found: ServiceSimulation) -> str:
+def render_service_simulation(simulation: ServiceSimulation) -> str:
     """Return the text of a simulation of services without a final newline."""
-    if not found.services:
-        return "\n".join(render_infeasible(found.plan))
-    lines = service_replays(found)
-    return "\n".join([*lines, *words.section("Notes", words.wrap_all(found.notes, line_room(), 3))])
+    if not simulation.services:
+        return "\n".join(render_infeasible(simulation.plan))
+    lines = service_replays(simulation)
+    return "\n".join([*lines, *words.section("Notes", words.wrap_all(simulation.notes, line_room(), 3))])
 
 
-def service_replays(found: ServiceSimulation | Simulation) -> list[str]:
+def service_replays(simulation: ServiceSimulation | Simulation) -> list[str]:
     """Return the lines of each service, with an empty line between two."""
     lines: list[str] = []
-    for service in found.services:
-        lines += [*([""] if lines else []), *_service(service, found)]
+    for service in simulation.services:
+        lines += [*([""] if lines else []), *_service(service, simulation)]
     return lines
 
 
-def _service(service: ServiceReplay, found: ServiceSimulation | Simulation) -> list[str]:
+def _service(service: ServiceReplay, simulation: ServiceSimulation | Simulation) -> list[str]:
     """Return the lines of one service."""
     lines = [*words.wrap_lines(_headline(service), words.width(), 3), ""]
     for stream in service.streams:
         lines += [*_table(service, stream), ""]
     lines += words.section("Refused", words.wrap_lines(refused(service), line_room(), 4))
-    runs = f"{found.runs:,} requests in each of {service.distinct_hours:,} distinct hours, Poisson and in bursts"
+    runs = f"{simulation.runs:,} requests in each of {service.distinct_hours:,} distinct hours, Poisson and in bursts"
     cycle = "day" if service.cycle_hours == _DAY else "week"
     text = f"{runs}, {service.requests:,} in all; hours count by their requests of a {cycle}"
     return [*lines, *words.section("Sampled", words.wrap_lines(text, line_room(), 3))]
@@ -541,14 +542,14 @@ def _table(service: ServiceReplay, stream: SimulatedStream) -> list[str]:
     return lines
 
 
-def _limit_row(one: SimulatedLimit, found: SimulatedLatency, text: str) -> str:
+def _limit_row(limited: SimulatedLimit, latency: SimulatedLatency, text: str) -> str:
     """Return one line of the table."""
-    limit = "none" if one.limit_seconds is None else seconds_text(one.limit_seconds)
-    shares = [found.predicted_share, found.simulated_share]
+    limit = "none" if limited.limit_seconds is None else seconds_text(limited.limit_seconds)
+    shares = [latency.predicted_share, latency.simulated_share]
     inside = ["" if share is None else words.percent(share) for share in shares]
-    asked = "" if one.limit_seconds is None else words.percent(one.asked_share).replace(".0 %", " %")
+    asked = "" if limited.limit_seconds is None else words.percent(limited.asked_share).replace(".0 %", " %")
     return _latency_row(
-        (text, limit, asked, *inside, seconds_text(found.predicted_seconds), seconds_text(found.simulated_seconds))
+        (text, limit, asked, *inside, seconds_text(latency.predicted_seconds), seconds_text(latency.simulated_seconds))
     )
 
 

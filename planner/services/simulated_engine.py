@@ -205,8 +205,10 @@ class _Batch:
         self._evict()
         coming = self.coming
         idle = (self.active == 0) & (self.pending == 0.0) & (self.partial < 0)
-        each = self.replicas.step_seconds[self.rows, np.minimum(self.active, self.replicas.step_seconds.shape[1] - 1)]
-        first = each + self.context * self.replicas.token_seconds
+        step_seconds = self.replicas.step_seconds[
+            self.rows, np.minimum(self.active, self.replicas.step_seconds.shape[1] - 1)
+        ]
+        first = step_seconds + self.context * self.replicas.token_seconds
         bend = self.growth * self.replicas.token_seconds  # seconds that each step is longer than the one before
         until = self.next_end - self.step
         room = np.maximum(self.replicas.cache_tokens - self._used(), 0.0) / np.maximum(self.growth, 1e-9)
@@ -285,9 +287,9 @@ class _Batch:
         return other
 
 
-def _rows(one: Any, keep: Flags) -> Any:
+def _rows(arrays: Any, keep: Flags) -> Any:
     """Return the rows of a dataclass of columns."""
-    return replace(one, **{field.name: getattr(one, field.name)[keep] for field in fields(one)})
+    return replace(arrays, **{field.name: getattr(arrays, field.name)[keep] for field in fields(arrays)})
 
 
 # Runs of many replicas at given rates: their speeds as the simulation reads them, and what their requests met.
@@ -404,20 +406,20 @@ def _places(speeds: generation.ReplicaSpeeds, most: Integers) -> Integers:
 
 def simulate_runs(speeds: Speeds, runs: list[Run], shape: float, random: np.random.Generator) -> list[Met]:
     """Return what the requests of each run met; `shape` is that of the gaps between the requests of the service."""
-    lanes = [(index, each) for index, run in enumerate(runs) for each in _lanes(run)]
+    lanes = [(index, requests) for index, run in enumerate(runs) for requests in _lanes(run)]
     order = sorted(range(len(lanes)), key=lambda lane: (runs[lanes[lane][0]].flight, lanes[lane][1]))
-    found: list[list[Met]] = [[] for _ in runs]
+    met_by_run: list[list[Met]] = [[] for _ in runs]
     for at in range(0, len(order), MOST_LANES):
         chunk = [lanes[lane] for lane in order[at : at + MOST_LANES]]
         for (index, _), met in zip(chunk, _serve_lanes(speeds, runs, chunk, shape, random), strict=True):
-            found[index].append(met)
-    return [Met(*(np.concatenate(column) for column in zip(*several, strict=True))) for several in found]
+            met_by_run[index].append(met)
+    return [Met(*(np.concatenate(column) for column in zip(*several, strict=True))) for several in met_by_run]
 
 
 def _lanes(run: Run) -> list[int]:
     """Return the requests that are measured on each of the lanes that share a run."""
-    each = max(LEAST_OF_LANE, int(2.0 * WARM_LIVES * run.flight))
-    count = max(1, run.requests // each)
+    length = max(LEAST_OF_LANE, int(2.0 * WARM_LIVES * run.flight))
+    count = max(1, run.requests // length)
     return [run.requests // count + (lane < run.requests % count) for lane in range(count)]
 
 
@@ -454,9 +456,9 @@ def _serve_lanes(
     answered = serve(replicas, requests, wanted)
     output = speeds.output[length]
     with np.errstate(invalid="ignore", divide="ignore"):
-        each = np.where(output > 1, (answered.last - answered.first) / (output - 1.0), np.nan)
+        per_token = np.where(output > 1, (answered.last - answered.first) / (output - 1.0), np.nan)
     first = answered.first - arrival + speeds.arrival_seconds[kind][:, None]
     return [
-        Met(first[lane, a:b], each[lane, a:b], length[lane, a:b])
+        Met(first[lane, a:b], per_token[lane, a:b], length[lane, a:b])
         for lane, (a, b) in enumerate(zip(before.tolist(), wanted.tolist(), strict=True))
     ]

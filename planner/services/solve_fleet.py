@@ -101,23 +101,23 @@ def optimise_fleets(
     free = {name: replace(problems[name], budget_usd=None) for name in names}
     alone = {name: optimise_fleet(free[name], options, until) for name in names}
     bound = math.fsum(alone[name].bound * cycles[name] for name in names)
-    found = SharedFleets(free, alone, alone, bound_usd=bound)
+    shared = SharedFleets(free, alone, alone, bound_usd=bound)
     fleets = _fleets_of(alone)
     if len(fleets) < len(names):
-        return found
+        return shared
     broken = broken_limits([(free[name], fleets[name]) for name in names])
     usd = _usd(free, fleets, cycles)
-    found = replace(found, usd=usd, alone_usd=usd, broken=broken)
+    shared = replace(shared, usd=usd, alone_usd=usd, broken=broken)
     if broken:
-        found = _hour_by_hour(_in_turn(found, cycles, options, until), cycles, options, until)
-    if budget_usd is None or found.usd <= budget_usd * (1.0 + FLEET_GAP) or found.bound_usd > budget_usd:
-        return found
-    return _within_budget(found, cycles, budget_usd, options, until) if found.is_feasible else found
+        shared = _hour_by_hour(_in_turn(shared, cycles, options, until), cycles, options, until)
+    if budget_usd is None or shared.usd <= budget_usd * (1.0 + FLEET_GAP) or shared.bound_usd > budget_usd:
+        return shared
+    return _within_budget(shared, cycles, budget_usd, options, until) if shared.is_feasible else shared
 
 
 def _fleets_of(solved: Mapping[str, SolvedFleet]) -> dict[str, Floats]:
     """Return the fleets of the services that have one."""
-    return {name: one.fleets for name, one in solved.items() if one.fleets is not None}
+    return {name: fleet.fleets for name, fleet in solved.items() if fleet.fleets is not None}
 
 
 def _usd(problems: Mapping[str, FleetProblem], fleets: Mapping[str, Floats], cycles: Mapping[str, float]) -> float:
@@ -134,96 +134,96 @@ def orders_of(names: list[str]) -> Iterator[tuple[str, ...]]:
 
 
 def _in_turn(
-    found: SharedFleets, cycles: Mapping[str, float], options: SolveOptions, until: float | None
+    shared: SharedFleets, cycles: Mapping[str, float], options: SolveOptions, until: float | None
 ) -> SharedFleets:
     """Return the cheapest fleets of all orders; each service has what those before it left."""
-    best = replace(found, usd=math.inf)
+    best = replace(shared, usd=math.inf)
     known: dict[tuple[str, ...], tuple[FleetProblem, SolvedFleet]] = {}
-    orders = list(orders_of(sorted(found.problems)))
+    orders = list(orders_of(sorted(shared.problems)))
     for order in orders:
         planned: dict[str, tuple[FleetProblem, SolvedFleet]] = {}
         for place, name in enumerate(order):
             before = order[: place + 1]
             if before not in known:
-                known[before] = _after(found, planned, name, options, until)
+                known[before] = _after(shared, planned, name, options, until)
             planned[name] = known[before]
             if planned[name][1].fleets is None:
                 break
-        fleets = _fleets_of({name: one for name, (_, one) in planned.items()})
-        usd = _usd(found.problems, fleets, cycles) if len(fleets) == len(order) else math.inf
+        fleets = _fleets_of({name: fleet for name, (_, fleet) in planned.items()})
+        usd = _usd(shared.problems, fleets, cycles) if len(fleets) == len(order) else math.inf
         if usd < best.usd * (1.0 - FLEET_GAP):
-            each = {name: planned[name][1] for name in order}
-            best = replace(best, solved=each, usd=usd, order=order)
+            in_order = {name: planned[name][1] for name in order}
+            best = replace(best, solved=in_order, usd=usd, order=order)
     return replace(best, orders=len(orders))
 
 
 def _hour_by_hour(
-    found: SharedFleets, cycles: Mapping[str, float], options: SolveOptions, until: float | None
+    shared: SharedFleets, cycles: Mapping[str, float], options: SolveOptions, until: float | None
 ) -> SharedFleets:
     """Return the fleets with a closer bound, and better ones where the best fleets of single hours lead to them."""
     if has_passed(until):
-        return _amid_others(found)
-    known = {name: [fleets] for name, fleets in _fleets_of(found.alone).items()}
-    if found.is_feasible:
-        known = {name: [*known[name], fleets] for name, fleets in _fleets_of(found.solved).items()}
-    joint = joint_hours(found.problems, known, cycles, options, until)
-    found = replace(found, bound_usd=max(found.bound_usd, joint.bound_usd), is_impossible=joint.is_impossible)
-    starts = [_fleets_of(found.solved)] if found.is_feasible else []
-    if joint.fleets is not None and _keeps_loads(found, joint.fleets):
+        return _amid_others(shared)
+    known = {name: [fleets] for name, fleets in _fleets_of(shared.alone).items()}
+    if shared.is_feasible:
+        known = {name: [*known[name], fleets] for name, fleets in _fleets_of(shared.solved).items()}
+    joint = joint_hours(shared.problems, known, cycles, options, until)
+    shared = replace(shared, bound_usd=max(shared.bound_usd, joint.bound_usd), is_impossible=joint.is_impossible)
+    starts = [_fleets_of(shared.solved)] if shared.is_feasible else []
+    if joint.fleets is not None and _keeps_loads(shared, joint.fleets):
         starts.append(dict(joint.fleets))
     for start in starts:
-        solved = _improved(found, start, cycles, options, until)
-        usd = _usd(found.problems, _fleets_of(solved), cycles)
-        if usd < found.usd * (1.0 - FLEET_GAP):
-            found = replace(found, solved=solved, usd=usd)
-    return _amid_others(found)
+        solved = _improved(shared, start, cycles, options, until)
+        usd = _usd(shared.problems, _fleets_of(solved), cycles)
+        if usd < shared.usd * (1.0 - FLEET_GAP):
+            shared = replace(shared, solved=solved, usd=usd)
+    return _amid_others(shared)
 
 
-def _keeps_loads(found: SharedFleets, fleets: Mapping[str, Floats]) -> bool:
+def _keeps_loads(shared: SharedFleets, fleets: Mapping[str, Floats]) -> bool:
     """Return whether fleets of single hours are fleets of the services: of as many hours, each carrying its load."""
     return all(
         len(fleets[name]) == problem.hours
         and problem.keeps_kinds(fleets[name])
         and bool(np.all(np.diag(problem.fits(fleets[name], np.arange(problem.hours)))))
-        for name, problem in found.problems.items()
+        for name, problem in shared.problems.items()
     )
 
 
 def _improved(
-    found: SharedFleets, start: Mapping[str, Floats], cycles: Mapping[str, float], options: SolveOptions,
+    shared: SharedFleets, start: Mapping[str, Floats], cycles: Mapping[str, float], options: SolveOptions,
     until: float | None,
 ) -> dict[str, SolvedFleet]:  # fmt: skip
     """Return fleets of which each is planned again with what the others leave, as long as dollars fall."""
-    solved = {name: replace(found.alone[name], fleets=fleets) for name, fleets in start.items()}
+    solved = {name: replace(shared.alone[name], fleets=fleets) for name, fleets in start.items()}
     for _ in range(MOST_TURNS):
-        before = _usd(found.problems, _fleets_of(solved), cycles)
+        before = _usd(shared.problems, _fleets_of(solved), cycles)
         for name in sorted(solved):
-            problem = _amid(replace(found, solved=solved), name)
+            problem = _amid(replace(shared, solved=solved), name)
             other, own = optimise_fleet(problem, options, until), solved[name].fleets
             if other.fleets is not None and own is not None and problem.cost(other.fleets) < problem.cost(own):
-                solved[name] = replace(other, kept=found.alone[name].kept)
-        if _usd(found.problems, _fleets_of(solved), cycles) >= before * (1.0 - FLEET_GAP) or has_passed(until):
+                solved[name] = replace(other, kept=shared.alone[name].kept)
+        if _usd(shared.problems, _fleets_of(solved), cycles) >= before * (1.0 - FLEET_GAP) or has_passed(until):
             break
     return solved
 
 
-def _amid_others(found: SharedFleets) -> SharedFleets:
+def _amid_others(shared: SharedFleets) -> SharedFleets:
     """Return the fleets, with what all others leave in the problem of each service."""
-    if not found.is_feasible:
-        return found
-    return replace(found, problems={name: _amid(found, name) for name in found.problems})
+    if not shared.is_feasible:
+        return shared
+    return replace(shared, problems={name: _amid(shared, name) for name in shared.problems})
 
 
 def _after(
-    found: SharedFleets,
+    shared: SharedFleets,
     planned: Mapping[str, tuple[FleetProblem, SolvedFleet]],
     name: str,
     options: SolveOptions,
     until: float | None,
 ) -> tuple[FleetProblem, SolvedFleet]:
     """Return a service with what is left by those that are planned: its fleet alone, if that fits."""
-    takers = [(problem, one.fleets) for problem, one in planned.values() if one.fleets is not None]
-    own, free = found.alone[name], found.problems[name]
+    takers = [(problem, fleet.fleets) for problem, fleet in planned.values() if fleet.fleets is not None]
+    own, free = shared.alone[name], shared.problems[name]
     assert own.fleets is not None
     if not takers or not broken_limits([*takers, (free, own.fleets)]):
         return free, own
@@ -231,72 +231,72 @@ def _after(
     return problem, optimise_fleet(problem, options, until)
 
 
-def _amid(found: SharedFleets, name: str) -> FleetProblem:
+def _amid(shared: SharedFleets, name: str) -> FleetProblem:
     """Return the problem of a service with what all others leave."""
-    others = sorted(other for other in found.solved if other != name)
-    fleets = _fleets_of(found.solved)
-    takers = [(found.problems[other], fleets[other]) for other in others if other in fleets]
-    return with_room(found.problems[name], takers)
+    others = sorted(other for other in shared.solved if other != name)
+    fleets = _fleets_of(shared.solved)
+    takers = [(shared.problems[other], fleets[other]) for other in others if other in fleets]
+    return with_room(shared.problems[name], takers)
 
 
 def _within_budget(
-    found: SharedFleets, cycles: Mapping[str, float], budget_usd: float, options: SolveOptions, until: float | None
+    shared: SharedFleets, cycles: Mapping[str, float], budget_usd: float, options: SolveOptions, until: float | None
 ) -> SharedFleets:
     """Return fleets within a budget that lies between bound and dollars: each is searched on with what others leave.
 
     Infinite dollars where none are found.
     """
-    solved, usd = dict(found.solved), found.usd
+    solved, usd = dict(shared.solved), shared.usd
     for name in sorted(solved):
         fleets = solved[name].fleets
         assert fleets is not None
-        own = found.problems[name].cost(fleets)
+        own = shared.problems[name].cost(fleets)
         left = (budget_usd - usd) / cycles[name] + own
-        other = optimise_fleet(replace(_amid(replace(found, solved=solved), name), budget_usd=left), options, until)
+        other = optimise_fleet(replace(_amid(replace(shared, solved=solved), name), budget_usd=left), options, until)
         if other.fleets is not None:
             solved[name] = other
-            usd += (found.problems[name].cost(other.fleets) - own) * cycles[name]
-            return replace(found, solved=solved, usd=usd)
-    return found
+            usd += (shared.problems[name].cost(other.fleets) - own) * cycles[name]
+            return replace(shared, solved=solved, usd=usd)
+    return shared
 
 
-def sharing_notes(found: SharedFleets, market: Market) -> tuple[str, ...]:
+def sharing_notes(shared: SharedFleets, market: Market) -> tuple[str, ...]:
     """Return which limits the services share in the plan, and how they were planned."""
-    if not found.broken:
+    if not shared.broken:
         return ()
-    names = ", ".join(limit_words(limit, market) for limit in found.broken)
-    order = f" ({' before '.join(found.order)} costs least)" if found.order else ""
+    names = ", ".join(limit_words(limit, market) for limit in shared.broken)
+    order = f" ({' before '.join(shared.order)} costs least)" if shared.order else ""
     return (f"{SHARING}{names}: planned in turn{order}, each with what the others leave",)
 
 
 def limit_words(limit: str, market: Market) -> str:
     """Return a shared limit in words."""
-    what, _, number = limit.partition(" ")
-    if what == "stock":
+    family, _, number = limit.partition(" ")
+    if family == "stock":
         return f"the stock of {market.labels[int(number)]}"
-    return f"the quota of {market.providers[int(number)]}" if what == "quota" else f"limits.{what}"
+    return f"the quota of {market.providers[int(number)]}" if family == "quota" else f"limits.{family}"
 
 
-def explain_shared(scenario: Scenario, found: SharedFleets) -> Infeasible:
+def explain_shared(scenario: Scenario, shared: SharedFleets) -> Infeasible:
     """Return what services that each have a fleet alone need to have them together."""
     hours = max(job.for_hours for job in services_of(scenario))
-    if found.is_feasible:
-        more = math.ceil(found.usd)
+    if shared.is_feasible:
+        more = math.ceil(shared.usd)
         change = Relaxation(
             limit="limits.budget_usd", **{"from": scenario.limits.budget_usd, "to": float(more)},
-            then=f"${found.usd:,.2f} for all services", cost_usd=found.usd, hours=hours,
+            then=f"${shared.usd:,.2f} for all services", cost_usd=shared.usd, hours=hours,
             setting=f"limits.budget_usd={more}",
         )  # fmt: skip
         return Infeasible(relax=(change,))
-    takers = [(found.problems[name], fleets) for name, fleets in _fleets_of(found.alone).items()]
-    peaks, name = most_used(takers), next(iter(found.broken))
+    takers = [(shared.problems[name], fleets) for name, fleets in _fleets_of(shared.alone).items()]
+    peaks, name = most_used(takers), next(iter(shared.broken))
     limit = peak_limit_at(f"limits.{name}")
-    if len(found.broken) > 1 or limit is None:
+    if len(shared.broken) > 1 or limit is None:
         return Infeasible()
     most = limit.rounded_up(peaks[name])
     change = Relaxation(
         limit=limit.path, **{"from": limit.value(scenario.limits), "to": most},
-        then=f"${found.alone_usd:,.2f} for all services", cost_usd=found.alone_usd, hours=hours,
+        then=f"${shared.alone_usd:,.2f} for all services", cost_usd=shared.alone_usd, hours=hours,
         setting=f"{limit.path}={most:.10g}",
     )  # fmt: skip
     return Infeasible(relax=(change,))
@@ -346,36 +346,39 @@ def solve_services(
         job.name: served_kinds(job, library.architecture(job.architecture), market, scenario.limits, library)
         for job in jobs
     }
-    problems = {name: fleet_problem(one, market, scenario) for name, one in served.items()}
+    problems = {name: fleet_problem(kinds, market, scenario) for name, kinds in served.items()}
     asked = _Asked(scenario, library, options, until, market, served, problems)
     with finishing():  # the search has its own limit, and what it finds by then is the plan
-        found = _fleets(asked)
+        shared = _fleets(asked)
     facts: dict[str, Any] = {
         "scenario": scenario.name,
         "solver": options.solver,
         "as_of": (options.as_of or datetime.date.today()).isoformat(),
-        "candidates": _counts(scenario, served, found),
+        "candidates": _counts(scenario, served, shared),
     }
-    budget, unknown = scenario.limits.budget_usd, bool(found.broken) and not (found.is_feasible or found.is_impossible)
-    if not found.is_feasible or (budget is not None and found.usd > budget * (1.0 + FLEET_GAP)):
-        infeasible = if_time(WHY_NONE, lambda: _explained(asked, found), None) if explains and not unknown else None
+    budget, unknown = (
+        scenario.limits.budget_usd,
+        bool(shared.broken) and not (shared.is_feasible or shared.is_impossible),
+    )
+    if not shared.is_feasible or (budget is not None and shared.usd > budget * (1.0 + FLEET_GAP)):
+        infeasible = if_time(WHY_NONE, lambda: _explained(asked, shared), None) if explains and not unknown else None
         status = "no_plan" if unknown else "infeasible"
         return Plan(
             **facts, seconds=perf_counter() - started, status=status, objective=None, bound=None, gap=None,
             cost=None, hours=None, infeasible=infeasible,
         )  # fmt: skip
     with finishing():
-        services = tuple(_service(asked, found, job.name, explains) for job in jobs)
-    shared = min(found.bound_usd, found.usd) if found.broken else None
+        services = tuple(_service(asked, shared, job.name, explains) for job in jobs)
+    bound_usd = min(shared.bound_usd, shared.usd) if shared.broken else None
     notes = (note for service in services for note in service.notes)
     return Plan(
         **facts,
         seconds=perf_counter() - started,
-        **figures(services, shared),
-        shared_bound_usd=shared,
+        **figures(services, bound_usd),
+        shared_bound_usd=bound_usd,
         budget_usd=budget,
         services=services,
-        warnings=tuple(dict.fromkeys((*sharing_notes(found, market), *notes))),
+        warnings=tuple(dict.fromkeys((*sharing_notes(shared, market), *notes))),
         inputs=build_inputs(scenario, services, solver_versions()),
     )
 
@@ -391,10 +394,10 @@ def _fleets(asked: _Asked) -> SharedFleets:
     return SharedFleets(asked.problems, {name: solved}, {name: solved}, usd)
 
 
-def _service(asked: _Asked, found: SharedFleets, name: str, explains: bool) -> Service:
+def _service(asked: _Asked, shared: SharedFleets, name: str, explains: bool) -> Service:
     """Return what the plan says of one service; its bound is that of the service alone."""
-    served, problem, options = asked.served[name], found.problems[name], asked.options
-    solved = replace(found.solved[name], bound=found.alone[name].bound)
+    served, problem, options = asked.served[name], shared.problems[name], asked.options
+    solved = replace(shared.solved[name], bound=shared.alone[name].bound)
     simple = () if has_passed(asked.until) else simple_fleets(in_least_room(problem), options)
     as_of = options.as_of or datetime.date.today()
     chosen = FoundFleet(problem, solved, simple)
@@ -413,46 +416,46 @@ def _service(asked: _Asked, found: SharedFleets, name: str, explains: bool) -> S
     return service.model_copy(update={"looser": looser})
 
 
-def _explained(asked: _Asked, found: SharedFleets) -> Infeasible:
+def _explained(asked: _Asked, shared: SharedFleets) -> Infeasible:
     """Return what would make a plan possible: of a service that has no fleet alone, else of all together."""
     lacking = {
         name: explain_none(
-            asked.alone(name), asked.served[name], asked.problems[name], one, asked.market, asked.library,
+            asked.alone(name), asked.served[name], asked.problems[name], fleet, asked.market, asked.library,
             asked.options,
         )
-        for name, one in found.alone.items()
-        if one.fleets is None
+        for name, fleet in shared.alone.items()
+        if fleet.fleets is None
     }  # fmt: skip
     if not lacking:
-        return explain_shared(asked.scenario, found)
+        return explain_shared(asked.scenario, shared)
     (name, first), *_ = lacking.items()
-    if len(found.alone) == 1:
+    if len(shared.alone) == 1:
         return first
-    others = [(lacking.get(other), other) for other in found.alone if other != name]
-    changes = (_next_to(asked, found, change, others) for change in first.relax)
+    others = [(lacking.get(other), other) for other in shared.alone if other != name]
+    changes = (_next_to(asked, shared, change, others) for change in first.relax)
     solved = (_solved_together(asked, change) for change in changes)
-    relax = (one.model_copy(update={"way": way}) for way, one in enumerate(filter(None, solved), 1))
+    relax = (fleet.model_copy(update={"way": way}) for way, fleet in enumerate(filter(None, solved), 1))
     return first.model_copy(update={"relax": tuple(relax)})
 
 
-def _needed(asked: _Asked, found: SharedFleets, lacking: Infeasible | None, name: str, path: str) -> float:
+def _needed(asked: _Asked, shared: SharedFleets, lacking: Infeasible | None, name: str, path: str) -> float:
     """Return what a service alone uses of a limit in its busiest hour; where the limit leaves it none, without it."""
-    fleets = found.alone[name].fleets
+    fleets = shared.alone[name].fleets
     if fleets is not None:
-        each = next(peak.each for peak in asked.problems[name].peaks if f"limits.{peak.key}" == path)
-        return float((fleets @ each).max())
+        of_machine = next(peak.each for peak in asked.problems[name].peaks if f"limits.{peak.key}" == path)
+        return float((fleets @ of_machine).max())
     relax = lacking.relax if lacking is not None else ()
     return sum(change.change_to for change in relax if change.limit == path and isinstance(change.change_to, float))
 
 
 def _next_to(
-    asked: _Asked, found: SharedFleets, change: Relaxation, others: Sequence[tuple[Infeasible | None, str]]
+    asked: _Asked, shared: SharedFleets, change: Relaxation, others: Sequence[tuple[Infeasible | None, str]]
 ) -> Relaxation:
     """Return a limit on what is used at one time that leaves room for a service and for the others."""
     limit = peak_limit_at(change.limit)
     if limit is None or not isinstance(change.change_to, float):
         return change
-    needed = sum(_needed(asked, found, lacking, name, change.limit) for lacking, name in others)
+    needed = sum(_needed(asked, shared, lacking, name, change.limit) for lacking, name in others)
     most = limit.rounded_up(needed + change.change_to)
     return change.model_copy(update={"change_to": most, "setting": f"{change.limit}={most:.10g}"})
 
@@ -491,14 +494,16 @@ def figures(services: tuple[Service, ...], shared_bound_usd: float | None = None
     }
 
 
-def _counts(scenario: Scenario, served: dict[str, ServedKinds], found: SharedFleets) -> CandidateCounts:
+def _counts(scenario: Scenario, served: dict[str, ServedKinds], shared: SharedFleets) -> CandidateCounts:
     """Return how many kinds there were, and why others are none; of several services added up."""
     reasons: Counter[str] = sum((kinds.rejected for kinds in served.values()), Counter())
     outdated = sum(scenario.limits.is_outdated(offer) for offer in scenario.offers)
     return CandidateCounts(
         made=sum(kinds.made for kinds in served.values()),
         rejected=sum(reasons.values()),
-        dominated=sum(max(0, len(one.kinds) - found.alone[name].kept) for name, one in served.items()),
+        dominated=sum(
+            max(0, len(kinds_of_service.kinds) - shared.alone[name].kept) for name, kinds_of_service in served.items()
+        ),
         offers=len(scenario.offers) - outdated,
         outdated_offers=outdated,
         reasons=dict(reasons.most_common()),
@@ -511,18 +516,18 @@ def _check(scenario: Scenario, library: Library) -> None:
     if len(scenario.offers) > MAX_OFFERS:
         faults.append(Fault(scenario.name, 0, "offers", f"{len(scenario.offers):,} offers are too many", "keep fewer"))
     if scenario.objective != "cost":
-        what = "a service has no last hour to minimise"
-        faults.append(Fault(scenario.name, 0, "objective", what, "leave objective out, or give cost"))
+        problem = "a service has no last hour to minimise"
+        faults.append(Fault(scenario.name, 0, "objective", problem, "leave objective out, or give cost"))
     if scenario.limits.fallbacks:
-        what = "further ways are not supported for kind: serve"
-        faults.append(Fault(scenario.name, 0, "limits.fallbacks", what, "leave it out"))
+        problem = "further ways are not supported for kind: serve"
+        faults.append(Fault(scenario.name, 0, "limits.fallbacks", problem, "leave it out"))
     if scenario.horizon is not None:
-        what = "machines that are bought are not supported for kind: serve"
+        problem = "machines that are bought are not supported for kind: serve"
         fix = "leave horizon out: a service rents; own machines are offers with own"
-        faults.append(Fault(scenario.name, 0, "horizon", what, fix))
+        faults.append(Fault(scenario.name, 0, "horizon", problem, fix))
     if scenario.limits.budgets:
-        what = "budgets by period are not supported for kind: serve"
-        faults.append(Fault(scenario.name, 0, "limits.budgets", what, "give budget_usd for the whole service"))
+        problem = "budgets by period are not supported for kind: serve"
+        faults.append(Fault(scenario.name, 0, "limits.budgets", problem, "give budget_usd for the whole service"))
     cards = [library.gpu(offer.card) for offer in scenario.offers if offer.rents_gpus]
     unique = list({card.name: card for card in cards}.values())
     for job in services_of(scenario):
@@ -537,14 +542,14 @@ def _share_faults(job: ServeJob, scenario: Scenario) -> list[Fault]:
     if latency.share < 1:
         return []
     if scenario.limits.spot_share.min >= 1:
-        what = "a share of 1 on spot alone: a zone is lost as a whole, and its requests are refused"
+        problem = "a share of 1 on spot alone: a zone is lost as a whole, and its requests are refused"
         fix = "ask for less, or allow machines on demand (limits.spot_share)"
     elif latency.ttft_seconds is not None or latency.tpot_seconds is not None:
-        what = "a share of 1: requests arrive at random, and no fleet answers each of them in time"
+        problem = "a share of 1: requests arrive at random, and no fleet answers each of them in time"
         fix = "ask for less, such as 0.99"
     else:
         return []
-    return [Fault(scenario.name, 0, f"jobs.{job.name}.latency.share", what, fix)]
+    return [Fault(scenario.name, 0, f"jobs.{job.name}.latency.share", problem, fix)]
 
 
 # A service and other jobs in one scenario: planned one by one, on one budget, and added up.
@@ -604,12 +609,12 @@ def joined(scenario: Scenario, plan: Plan, served: Plan) -> Plan:
         "objective": objective,
         "bound": bound,
         "gap": None if bound is None else max(0.0, objective - bound) / max(abs(objective), 1e-9),
-        "cost": Spread(**{name: each + usd for name, each in dict(plan.cost).items()}),
+        "cost": Spread(**{name: figure + usd for name, figure in dict(plan.cost).items()}),
         "cost_at_confidence": None if late is None else late + usd,
         "outlay_usd": plan.outlay_usd + served.outlay_usd,
         "least_cost_usd": None if plan.least_cost_usd is None else plan.least_cost_usd + usd,
         "budget_usd": scenario.limits.budget_usd,
-        "hours": Hours(**{name: max(each, ends) for name, each in dict(plan.hours).items()}),
+        "hours": Hours(**{name: max(figure, ends) for name, figure in dict(plan.hours).items()}),
         "price_age_days": max(ages, default=None),
         "candidates": _joint_counts(plan.candidates, served.candidates),
         "services": services,
@@ -635,26 +640,26 @@ def _joint_check(scenario: Scenario) -> None:
     for job in scenario.jobs:
         waits = {wait.job for wait in job.after}
         if waits & services:
-            what = "waits for a service, which does not end"
+            problem = "waits for a service, which does not end"
             fix = (
                 "let the service wait for the job" if job.name in others else "let both wait for the same jobs, or none"
             )
-            faults.append(Fault(scenario.name, 0, f"jobs.{job.name}.after", what, fix))
+            faults.append(Fault(scenario.name, 0, f"jobs.{job.name}.after", problem, fix))
         if job.name in others or not others:
             continue
         limits = scenario.limits
         for kept in (limit.path for limit, _ in given_peaks(limits) if limit.stays):
-            what, fix = f"shares {kept} with other jobs", "plan it in a scenario of its own"
-            faults.append(Fault(scenario.name, 0, f"jobs.{job.name}", what, fix))
+            problem, fix = f"shares {kept} with other jobs", "plan it in a scenario of its own"
+            faults.append(Fault(scenario.name, 0, f"jobs.{job.name}", problem, fix))
         if others <= ends_before(scenario, job.name):
             continue
         shared = [limit.key for limit, _ in given_peaks(limits) if not limit.stays]
         shared += ["quota"] if limits.quota else []
         shared += ["stock of offers"] if any(offer.stock is not None for offer in scenario.offers) else []
         if shared:
-            what = f"stands next to other jobs, with which it would share {', '.join(shared)}"
+            problem = f"stands next to other jobs, with which it would share {', '.join(shared)}"
             fix = f"let it start after them (after: [{', '.join(sorted(others))}]), or plan it in a scenario of its own"
-            faults.append(Fault(scenario.name, 0, f"jobs.{job.name}", what, fix))
+            faults.append(Fault(scenario.name, 0, f"jobs.{job.name}", problem, fix))
     raise_faults(faults, ScenarioError)
 
 

@@ -17,10 +17,10 @@ from planner.exports.rl_configs import read_training_file
 from planner.exports.rl_export import choose_rl, export_rl, rl_checklist
 from planner.library.reading import teacher_card
 from planner.reinforcement.evaluated_rl import EvaluatedRl, NamedPool, NamedRl, evaluate_rl
-from planner.reinforcement.rl_answer import rl_sections
 from planner.reinforcement.rl_estimate import REWARD_CAUTION
 from planner.reinforcement.rl_simulation import draw_rollouts, replay_run
 from planner.reinforcement.rl_step import RlPhases, SpotEngines, spot_step
+from planner.reinforcement.rl_text import rl_sections
 from planner.scenario.rl_job import RlJob
 from planner.units import GIB
 from tests.exports.test_rl_export import held

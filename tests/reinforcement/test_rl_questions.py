@@ -12,7 +12,7 @@ from planner.errors import ScenarioError
 from planner.evaluation.comparison import Tolerance
 from planner.reinforcement.audited_rl import audit_rl
 from planner.reinforcement.evaluated_rl import evaluate_rl, report_rl
-from planner.reinforcement.rl_answer import render_rl_answer, render_rl_what_if
+from planner.reinforcement.rl_text import render_rl_answer, render_rl_what_if
 from planner.report import words
 from planner.report.words import text_width
 from planner.results.explanation import Alternative

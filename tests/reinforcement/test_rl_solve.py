@@ -17,11 +17,11 @@ from planner.evaluation.comparison import Tolerance
 from planner.library.reading import read_library
 from planner.reinforcement.audited_rl import audit_rl
 from planner.reinforcement.evaluated_rl import EvaluatedRl, NamedPool, NamedRl, changes_of, evaluate_rl, report_rl
-from planner.reinforcement.rl_answer import risk_lines
+from planner.reinforcement.rl_choice import MEGATRON_NOTE, evaluated_way, network_risk
 from planner.reinforcement.rl_estimate import FP8_CAUTION, MICRO_BATCHES, SGLANG_CAUTION
-from planner.reinforcement.rl_search import ENGINE_TOO_LARGE, EngineKey, RlQuantities, find_engines
-from planner.reinforcement.rl_solve import evaluated_way, network_risk, search_rl
-from planner.reinforcement.rl_text import MEGATRON_NOTE
+from planner.reinforcement.rl_sides import ENGINE_TOO_LARGE, EngineKey, RlQuantities, find_engines
+from planner.reinforcement.rl_text import risk_lines
+from planner.reinforcement.rl_ways import search_rl
 from planner.results.subject_runs import RlRun
 from planner.scenario.rl_job import RlJob
 from planner.scenario.scenario import rl_job_of

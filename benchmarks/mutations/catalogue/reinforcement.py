@@ -21,7 +21,7 @@ AREA.add("own scores are not waited for", "return self.rollout + self.own_reward
 AREA.add("answers that are dropped are not scored", "return sampled / sequences * reward", "return reward", RL_REWARDS)
 AREA.add("stale answers have no longest", "np.maximum(by_rate, by_longest)", "by_rate")
 
-AREA.of("planner/reinforcement/rl_search.py", RL_LEAST)
+AREA.of("planner/reinforcement/rl_sides.py", RL_LEAST)
 AREA.add("the reference takes no memory", "+ reference + critic", "+ critic")
 AREA.add("a reward model takes no memory", "np.maximum(need + held, scoring)", "need", RL_REWARDS)
 AREA.add(
@@ -32,8 +32,10 @@ AREA.add(
 )
 AREA.add("a trainer may be too large", "better = possible & (need <= usable) &", "better = (need >= 0.0) &")
 
-AREA.of("planner/reinforcement/rl_solve.py", RL_LEAST, RL_BUDGET)
+AREA.of("planner/reinforcement/rl_ways.py", RL_LEAST)
 AREA.add("a start is free", "hours = (self.start_hours + run_hours) * factor", "hours = run_hours * factor")
+
+AREA.of("planner/reinforcement/rl_limits.py", RL_LEAST, RL_BUDGET)
 AREA.add("a budget allows anything", "limits.budget_usd, ways.late_usd,", "limits.budget_usd, 0.0 * ways.late_usd,")
 
 AREA.of("planner/reinforcement/evaluated_rl.py", RL_LEAST, RL_WEIGHTS)
@@ -44,6 +46,6 @@ AREA.add("hours are not rounded up", "round_up_hours(hours,", "round_up_hours(0.
 AREA.of("planner/reinforcement/audited_rl.py", RL_EDITED)
 AREA.add(
     "an edited phase is not noticed",
-    'found = compare(run.name, "", own.model_copy(update=bare), run.model_copy(update=bare), tolerance)',
-    "found = []",
+    'violations = compare(run.name, "", own.model_copy(update=bare), run.model_copy(update=bare), tolerance)',
+    "violations = []",
 )

@@ -6,7 +6,7 @@ from benchmarks.mutations.mutation import Area
 AREA = Area()
 
 AREA.of("planner/services/fleet_kinds.py", SERVED)
-AREA.add("a machine of the search carries 5 % more", "capacity=each * replicas", "capacity=each * replicas * 1.05")
+AREA.add("a machine of the search carries 5 % more", "capacity=rate * replicas", "capacity=rate * replicas * 1.05")
 AREA.add("starts are free in the search", "start_usd=priced.usd * start_billed", "start_usd=0.0")
 AREA.add("spot of the search is never lost", "usd = priced.usd * priced.availability", "usd = priced.usd * 1.0")
 

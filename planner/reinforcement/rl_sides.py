@@ -1,7 +1,7 @@
-"""The search over ways to run a job of reinforcement learning: arrays of trainers, engines, pools and their pairs.
+"""The two sides of a step of reinforcement learning, in arrays: trainers on machines, and engines that sample.
 
-Every trainer on every machine, every engine on every GPU, colocated, divided within a machine, and in two pools. All
-figures are computed here in arrays; `evaluated_rl` computes those of the chosen way again, one run at a time.
+Every trainer on every machine, every engine on every GPU; `rl_ways` pairs them. All figures are computed in arrays;
+`evaluated_rl` computes those of the chosen way again, one run at a time.
 """
 
 from __future__ import annotations
@@ -231,11 +231,11 @@ def divided_recipes(
 
     Sequences are divided only where a job says so.
     """
-    asked, found, kind = job.techniques, list[Recipe](), GpuClass.of(card)
+    asked, possible, kind = job.techniques, list[Recipe](), GpuClass.of(card)
     experts = [1, *(degree for degree in SPREAD_DEGREES if architecture.experts and architecture.experts % degree == 0)]
     for recipe in recipes:
         if not framework_of(library, recipe.framework).parallel:
-            found.append(recipe)
+            possible.append(recipe)
             continue
         degrees = itertools.product(
             asked.tensor_parallel or TENSOR_DEGREES, asked.pipeline_parallel or PIPELINE_DEGREES,
@@ -249,12 +249,18 @@ def divided_recipes(
             for tensor, pipeline, context, expert in degrees
             if pipeline <= architecture.layers
         )  # fmt: skip
-        found += [one for one in several if find_incompatibility(one, kind, library, architecture) is None]
-    return found
+        possible += [
+            divided for divided in several if find_incompatibility(divided, kind, library, architecture) is None
+        ]
+    return possible
 
 
 def find_trainers(
-    one: RlQuantities, machines: Sequence[Machine], library: Library, headroom: float | None, known: dict[Any, Any]
+    quantities: RlQuantities,
+    machines: Sequence[Machine],
+    library: Library,
+    headroom: float | None,
+    known: dict[Any, Any],
 ) -> Trainers:
     """Return the fastest micro-batch of every recipe on every machine that holds it.
 
@@ -265,24 +271,24 @@ def find_trainers(
     for index, machine in enumerate(machines):
         groups.setdefault((machine.gpu, machine.gpus > 1), []).append(index)
     inputs: dict[Any, Any] = {}
-    for question in _questions(one.job):
+    for question in _questions(quantities.job):
         for (gpu, _), members in groups.items():
             own = tuple(machines[index] for index in members)
-            for placed in one.by_reward_place():
+            for placed in quantities.by_reward_place():
                 key = (placed.of_trainers, str(question), gpu, own, headroom)
                 if key not in known:
                     known[key] = _trainers_of(placed, question, gpu, own, library, headroom, inputs)
-                found = known[key]
-                if isinstance(found, str):
-                    rejected[found] += len(members)
+                trained = known[key]
+                if isinstance(trained, str):
+                    rejected[trained] += len(members)
                     continue
-                rejected[TRAINER_TOO_LARGE] += len(members) - len(set(found["machine"]))
-                pieces.append({**found, "machine": np.asarray(members, dtype=np.int64)[found["machine"]]})
-    return _joined(one, pieces, machines, library, rejected)
+                rejected[TRAINER_TOO_LARGE] += len(members) - len(set(trained["machine"]))
+                pieces.append({**trained, "machine": np.asarray(members, dtype=np.int64)[trained["machine"]]})
+    return _joined(quantities, pieces, machines, library, rejected)
 
 
 def _joined(
-    one: RlQuantities, pieces: Sequence[dict[str, Any]], machines: Sequence[Machine], library: Library,
+    quantities: RlQuantities, pieces: Sequence[dict[str, Any]], machines: Sequence[Machine], library: Library,
     rejected: Counter[str],
 ) -> Trainers:  # fmt: skip
     """Return the rows of all questions, with their uncertainty."""
@@ -293,19 +299,20 @@ def _joined(
 
     machine = column("machine", np.int64)
     kinds = [
-        unmeasured_sigma(recipe, machines[at], one.architecture.experts, library)
+        unmeasured_sigma(recipe, machines[at], quantities.architecture.experts, library)
         for recipe, at in zip(recipes, machine, strict=True)
     ]
     sigma = np.zeros(0)
     if recipes:
         spread = configuration_sigmas(
-            recipes, one.architecture, machines, machine, column("tokens", float), library, np.asarray(kinds)
+            recipes, quantities.architecture, machines, machine, column("tokens", float), library, np.asarray(kinds)
         )
         sigma = np.broadcast_to(np.asarray(spread.display, dtype=float), machine.shape)
     return Trainers(
         tuple(machines), machine, recipes, column("rank", np.int64), column("micro_batch", np.int64),
-        column("training", float) * one.factors.training, column("scoring", float) * one.factors.log_probabilities,
-        column("reward", float) * one.factors.factor("reward"), column("reward_place", np.int64),
+        column("training", float) * quantities.factors.training,
+        column("scoring", float) * quantities.factors.log_probabilities,
+        column("reward", float) * quantities.factors.factor("reward"), column("reward_place", np.int64),
         column("hosted_gib", float),
         column("trainable", float), column("copy_machines", float),
         column("states_gib", float), sigma, rejected,
@@ -313,7 +320,7 @@ def _joined(
 
 
 def _trainers_of(
-    one: RlQuantities,
+    quantities: RlQuantities,
     question: dict[str, Any],
     gpu: str,
     machines: Sequence[Machine],
@@ -323,26 +330,27 @@ def _trainers_of(
 ) -> dict[str, Any] | str:
     """Return columns of the trainers that fit, one row for each recipe and machine; a reason where none can run."""
     several, card = machines[0].gpus > 1, library.gpu(gpu)
-    asked: dict[str, Any] = {"architecture": one.architecture.name, "gpu": gpu, "gpus": 2 if several else 1, **question}
-    longest, mean = int(one.prompt + one.longest), int(one.mean_tokens)
+    gpus, architecture = 2 if several else 1, quantities.architecture
+    asked: dict[str, Any] = {"architecture": architecture.name, "gpu": gpu, "gpus": gpus, **question}
+    longest, mean = int(quantities.prompt + quantities.longest), int(quantities.mean_tokens)
     try:
         runs = [
             possible_runs(
                 Source(WHERE).validate(Configuration, {**asked, "sequence_length": tokens}),
-                one.architecture, card, library, known.get("network"),
+                architecture, card, library, known.get("network"),
             )
             for tokens in (longest, mean)
         ]  # fmt: skip
     except ScenarioError as error:
         return error.faults[0].what
     known.setdefault("network", runs[0].shape.network)
-    shardings = one.job.techniques.sharding if several else None
+    shardings = quantities.job.techniques.sharding if several else None
     recipes = [recipe for recipe in runs[0].recipes if shardings is None or recipe.sharding in shardings]
     if not recipes:
         return "the framework has no such sharding"
     if several:
-        recipes = divided_recipes(one.job, recipes, card, one.architecture, library)
-    wanted = {name: degrees for name in TRAINER_DEGREES if (degrees := getattr(one.job.techniques, name))}
+        recipes = divided_recipes(quantities.job, recipes, card, architecture, library)
+    wanted = {name: degrees for name in TRAINER_DEGREES if (degrees := getattr(quantities.job.techniques, name))}
     recipes = [recipe for recipe in recipes if all(getattr(recipe, name) in wanted[name] for name in wanted)]
     if not recipes:
         return "no layout divides the model so"
@@ -351,29 +359,29 @@ def _trainers_of(
         for at, run in enumerate(runs)
     ]
     if headroom is not None:
-        inputs = [replace(each, stack=each.stack.with_margin(headroom)) for each in inputs]
-    best = _best_batches(one, inputs, runs[1].shape.sequence, recipes, machines, library)
+        inputs = [replace(batches, stack=batches.stack.with_margin(headroom)) for batches in inputs]
+    best = _best_batches(quantities, inputs, runs[1].shape.sequence, recipes, machines, library)
     r, h = np.nonzero(np.isfinite(best["training"]))
     share = [forward_share(recipe.method != "full", recipe.activation_checkpointing != "none") for recipe in recipes]
     chosen = {name: values[r, h] for name, values in best.items()}
-    each = chosen["training"] * np.asarray(share)[r] / (2.0 if one.criticises else 1.0)
-    scoring = each * (1 + one.compares + one.criticises)
-    reward = each * one.reward_passes + chosen["hosted_gib"] * GIB / host_copy_rate(card, library)
+    forward = chosen["training"] * np.asarray(share)[r] / (2.0 if quantities.criticises else 1.0)
+    scoring = forward * (1 + quantities.compares + quantities.criticises)
+    reward = forward * quantities.reward_passes + chosen["hosted_gib"] * GIB / host_copy_rate(card, library)
     rank = np.full(len(r), question["lora_rank"])
     trainable = np.broadcast_to(np.asarray(inputs[0].states.trainable, dtype=float), best["training"].shape)[r, h]
     spread = np.broadcast_to(copy_machines(inputs[0].layout), best["training"].shape)[r, h]
-    found = {**chosen, "scoring": scoring, "machine": h, "recipes": [recipes[index] for index in r]}
-    return found | {
+    figures = {**chosen, "scoring": scoring, "machine": h, "recipes": [recipes[index] for index in r]}
+    return figures | {
         "rank": rank,
         "trainable": trainable,
         "copy_machines": spread,
         "reward": reward,
-        "reward_place": np.full(len(r), one.reward_place),
+        "reward_place": np.full(len(r), quantities.reward_place),
     }
 
 
 def _best_batches(
-    one: RlQuantities,
+    quantities: RlQuantities,
     inputs: Sequence[Any],
     mean: int,
     recipes: Sequence[Recipe],
@@ -391,17 +399,19 @@ def _best_batches(
     possible = _possible(layout, shape)
     best = {name: np.full(shape, np.nan) for name in ("micro_batch", "states_gib", "tokens", "hosted_gib")}
     best["training"] = np.full(shape, np.inf)
-    usable, updates = np.asarray(inputs[0].hardware.usable_bytes, dtype=float) / GIB, one.job.work.updates
+    usable, updates = np.asarray(inputs[0].hardware.usable_bytes, dtype=float) / GIB, quantities.job.work.updates
     for micro in MICRO_BATCHES:
-        own = np.ceil(one.sequences / (updates * ranks))
-        shorter = np.maximum(1.0, np.minimum(np.floor(micro * (one.prompt + one.longest) / one.mean_tokens), own))
-        steps = np.maximum(1.0, np.round(one.sequences / (updates * ranks * shorter)))
-        need, states, hosted = _memory_of(one, inputs[0], recipes, machines, (micro, steps), memory)
+        own = np.ceil(quantities.sequences / (updates * ranks))
+        shorter = np.maximum(
+            1.0, np.minimum(np.floor(micro * (quantities.prompt + quantities.longest) / quantities.mean_tokens), own)
+        )
+        steps = np.maximum(1.0, np.round(quantities.sequences / (updates * ranks * shorter)))
+        need, states, hosted = _memory_of(quantities, inputs[0], recipes, machines, (micro, steps), memory)
         shaped = replace(inputs[1].layout, micro_batch=shorter, accumulation=steps, sequence=float(mean))
         seconds = step_seconds(with_paging(replace(inputs[1], layout=shaped), memory), time)
         rate = shorter * steps * ranks * PACKED_FILL * mean / seconds
-        training = np.maximum(one.sequences * one.mean_tokens / rate, updates * seconds)
-        training = np.broadcast_to(training * (2.0 if one.criticises else 1.0), shape)
+        training = np.maximum(quantities.sequences * quantities.mean_tokens / rate, updates * seconds)
+        training = np.broadcast_to(training * (2.0 if quantities.criticises else 1.0), shape)
         better = possible & (need <= usable) & (training < best["training"])
         here: dict[str, Any] = {
             "training": training,
@@ -422,7 +432,7 @@ def _possible(layout: Layout, shape: tuple[int, int]) -> Flags:
 
 
 def _memory_of(
-    one: RlQuantities,
+    quantities: RlQuantities,
     inputs: Any,
     recipes: Sequence[Recipe],
     machines: Sequence[Machine],
@@ -442,18 +452,18 @@ def _memory_of(
     lasting = part["weights"] + part["adapters"] + part["optimizer"]
     full = np.asarray([recipe.method == "full" for recipe in recipes])[:, None]
     whole = BYTES_16 * np.broadcast_to(np.asarray(held_parameters(inputs.network, layout)), shape) / GIB
-    reference = np.where(full, whole, 0.0) if one.compares else np.zeros(shape)
+    reference = np.where(full, whole, 0.0) if quantities.compares else np.zeros(shape)
     gradients = np.where(part["gradients"] > 0, part["gradients"], np.where(full, part["weights"], 0.0))
-    critic = lasting + gradients if one.criticises else np.zeros(shape)
+    critic = lasting + gradients if quantities.criticises else np.zeros(shape)
     alone = np.broadcast_to(np.asarray(estimate.need), shape) / GIB
-    need, states = alone + reference + critic, lasting * (2.0 if one.criticises else 1.0) + reference
-    if one.reward is None or one.reward_place == NO_REWARD:
+    need, states = alone + reference + critic, lasting * (2.0 if quantities.criticises else 1.0) + reference
+    if quantities.reward is None or quantities.reward_place == NO_REWARD:
         return need, states, np.zeros(shape)
-    shard = BYTES_16 * np.broadcast_to(np.asarray(held_parameters(network_of(one.reward), layout)), shape) / GIB
-    tokens = batch[0] * (one.prompt + one.longest)
-    active = reward_activations_gib(one.reward, generation.widest_values(one.reward), tokens)
+    shard = BYTES_16 * np.broadcast_to(np.asarray(held_parameters(network_of(quantities.reward), layout)), shape) / GIB
+    tokens = batch[0] * (quantities.prompt + quantities.longest)
+    active = reward_activations_gib(quantities.reward, generation.widest_values(quantities.reward), tokens)
     scoring = states + shard + active + alone - sum(part.values())
-    held, hosted = (shard, np.zeros(shape)) if one.reward_place == HELD else (np.zeros(shape), shard)
+    held, hosted = (shard, np.zeros(shape)) if quantities.reward_place == HELD else (np.zeros(shape), shard)
     return np.maximum(need + held, scoring), states + held, hosted
 
 
@@ -485,23 +495,25 @@ class Engines:
         return {key: index for index, key in enumerate(self.keys)}
 
 
-def find_engines(one: RlQuantities, wanted: Iterable[EngineKey], library: Library) -> tuple[Engines, Counter[str]]:
+def find_engines(
+    quantities: RlQuantities, wanted: Iterable[EngineKey], library: Library
+) -> tuple[Engines, Counter[str]]:
     """Return the engines among those wanted that hold the model and its longest answer."""
     keys, seats, servings, rejected = [], [], [], Counter[str]()
     for key in dict.fromkeys(wanted):
         gpu, link, count, kept, bits, engine = key
         card = library.gpu(gpu)
         share = engine_share(kept, card)
-        if count * card.usable_gib * share * GIB < one.weight_bytes * bits / 16.0:
+        if count * card.usable_gib * share * GIB < quantities.weight_bytes * bits / 16.0:
             rejected[ENGINE_TOO_LARGE] += 1
             continue
         try:
             setup, _ = generation.resolve_replica(
-                one.architecture, gpu, library, gpus=count, interconnect=link or None,
-                input=max(round(one.prompt), 1), output=max(round(one.job.work.mean_output), 1),
+                quantities.architecture, gpu, library, gpus=count, interconnect=link or None,
+                input=max(round(quantities.prompt), 1), output=max(round(quantities.job.work.mean_output), 1),
                 engine=engine, use=ROLLOUT_ENGINES[engine], memory_share=share, weight_format=ROLLOUT_FORMATS[bits],
             )  # fmt: skip
-            if setup.memory.kv_tokens < one.prompt + one.longest:
+            if setup.memory.kv_tokens < quantities.prompt + quantities.longest:
                 rejected[ENGINE_TOO_LARGE] += 1
                 continue
         except ScenarioError as error:
@@ -515,52 +527,54 @@ def find_engines(one: RlQuantities, wanted: Iterable[EngineKey], library: Librar
     return Engines(tuple(keys), np.asarray(seats), inputs), rejected
 
 
-def rollout_columns(one: RlQuantities, engines: Engines, which: Integers, replicas: Floats) -> Floats:
+def rollout_columns(quantities: RlQuantities, engines: Engines, which: Integers, replicas: Floats) -> Floats:
     """Return the seconds (n,) of the rollout of a step on `replicas` (n,) engines of a kind `which` (n,)."""
-    found = np.full(len(which), np.inf)
-    count = np.minimum(replicas, max(int(one.sampled), 1))
-    seated = np.minimum(one.sampled / count, engines.seats[which])
-    waits = one.sampled / count > seated * (1.0 + 1e-12)
+    seconds = np.full(len(which), np.inf)
+    count = np.minimum(replicas, max(int(quantities.sampled), 1))
+    seated = np.minimum(quantities.sampled / count, engines.seats[which])
+    waits = quantities.sampled / count > seated * (1.0 + 1e-12)
     for several, fluid in ((np.flatnonzero(~waits), _at_once), (np.flatnonzero(waits), _in_turn)):
         for start in range(0, len(several), 512):
             part = several[start : start + 512]
             if len(part):
-                found[part] = _seconds(one, engines, which[part], count[part], seated[part], fluid)
-    return found * one.factors.rollout
+                seconds[part] = _seconds(quantities, engines, which[part], count[part], seated[part], fluid)
+    return seconds * quantities.factors.rollout
 
 
-def stale_columns(one: RlQuantities, engines: Engines, which: Integers, replicas: Floats, plain: Floats) -> Floats:
+def stale_columns(
+    quantities: RlQuantities, engines: Engines, which: Integers, replicas: Floats, plain: Floats
+) -> Floats:
     """Return the seconds (n,) of a step's rollout where answers may be several steps behind; `plain` if they are not.
 
     `plain` are the seconds of rollouts that end before the next begins.
     """
-    if one.job.staleness < 2 or not len(which):
+    if quantities.job.staleness < 2 or not len(which):
         return plain
-    stale = StaleRollout(one.prompt, one.job.work.answers, one.sampled, one.job.staleness)
+    stale = StaleRollout(quantities.prompt, quantities.job.work.answers, quantities.sampled, quantities.job.staleness)
     (model, hardware, stack), picked = engines.inputs, which.tolist()
     inputs = rows(model, picked), rows(hardware, picked), rows(stack, picked)
-    found = stale.seconds(inputs, one.lengths, engines.seats[which], replicas) * one.factors.rollout
-    return np.asarray(np.minimum(plain, found), dtype=float)
+    seconds = stale.seconds(inputs, quantities.lengths, engines.seats[which], replicas) * quantities.factors.rollout
+    return np.asarray(np.minimum(plain, seconds), dtype=float)
 
 
-def _at_once(one: RlQuantities, longer: Floats, count: Floats, seated: Floats) -> tuple[Floats, Floats, Floats]:
+def _at_once(quantities: RlQuantities, longer: Floats, count: Floats, seated: Floats) -> tuple[Floats, Floats, Floats]:
     """Return answers alive (n, T), their mean age (n, T) and answers taken in (n, T), where each has a seat."""
     alive = seated[:, None] * longer[None, :-1]
     alive = np.where(alive * count[:, None] > LEFT, alive, 0.0)
     alive[:, 0] = seated
-    width = one.lengths.longest / POINTS
-    ages = np.broadcast_to(one.prompt + (np.arange(POINTS) + 0.5) * width, alive.shape)
+    width = quantities.lengths.longest / POINTS
+    ages = np.broadcast_to(quantities.prompt + (np.arange(POINTS) + 0.5) * width, alive.shape)
     started = np.zeros_like(alive)
     started[:, 0] = seated
     return alive, ages, started
 
 
-def _in_turn(one: RlQuantities, longer: Floats, count: Floats, seated: Floats) -> tuple[Floats, Floats, Floats]:
+def _in_turn(quantities: RlQuantities, longer: Floats, count: Floats, seated: Floats) -> tuple[Floats, Floats, Floats]:
     """Return the same where answers wait for a seat: those of each age end by their hazard, others take the seats."""
-    waiting = one.sampled / count - seated
+    waiting = quantities.sampled / count - seated
     waiting -= np.maximum(waiting / seated - LIKE_FROM_ROUND, 0.0) * seated
     hazard = 1.0 - longer[1:] / np.maximum(longer[:-1], 1e-300)
-    ages = one.prompt + (np.arange(POINTS) + 0.5) * one.lengths.longest / POINTS
+    ages = quantities.prompt + (np.arange(POINTS) + 0.5) * quantities.lengths.longest / POINTS
     alive = np.zeros((len(seated), POINTS))
     alive[:, 0] = seated
     counts, means, started = list[Floats](), list[Floats](), [seated]
@@ -580,20 +594,22 @@ def _in_turn(one: RlQuantities, longer: Floats, count: Floats, seated: Floats) -
     return np.stack(counts, 1), np.stack(means, 1), np.stack(started[:-1], 1)
 
 
-def _seconds(one: RlQuantities, engines: Engines, which: Integers, count: Floats, seated: Floats, fluid: Any) -> Floats:
+def _seconds(
+    quantities: RlQuantities, engines: Engines, which: Integers, count: Floats, seated: Floats, fluid: Any
+) -> Floats:
     """Return the seconds of rollouts (n,), given how their answers come and go."""
     (model, hardware, stack), picked = engines.inputs, which.tolist()
     model, hardware = columns(rows(model, picked)), columns(rows(hardware, picked))
     stack = columns(rows(stack, picked))
-    width = one.lengths.longest / POINTS
-    longer = one.lengths.longer_than(np.arange(POINTS + 1, dtype=np.float64) * width)
-    alive, ages, started = fluid(one, longer, count, seated)
-    each, column = one.sampled / count, seated[:, None]
-    taken_in = prompt_seconds(model, hardware, one.prompt) / one.job.work.answers + stack.request_seconds
-    context = mean_seen_tokens(model, one.prompt, one.lengths.mean)
+    width = quantities.lengths.longest / POINTS
+    longer = quantities.lengths.longer_than(np.arange(POINTS + 1, dtype=np.float64) * width)
+    alive, ages, started = fluid(quantities, longer, count, seated)
+    of_engine, column = quantities.sampled / count, seated[:, None]
+    taken_in = prompt_seconds(model, hardware, quantities.prompt) / quantities.job.work.answers + stack.request_seconds
+    context = mean_seen_tokens(model, quantities.prompt, quantities.lengths.mean)
     step = decode_step_seconds(model, hardware, stack, column, context)
-    rounds = np.maximum((each - seated) / seated - LIKE_FROM_ROUND, 0.0)[:, None]
-    full = (rounds * (one.lengths.mean * step + column * taken_in))[:, 0]
+    rounds = np.maximum((of_engine - seated) / seated - LIKE_FROM_ROUND, 0.0)[:, None]
+    full = (rounds * (quantities.lengths.mean * step + column * taken_in))[:, 0]
     steps = decode_step_seconds(model, hardware, stack, np.maximum(alive, 1.0), seen_tokens(model, ages))
     ended = np.log1p(-np.minimum(alive / column, 1.0 - 1e-12))
     running = -np.expm1(column * count[:, None] * ended)
@@ -616,7 +632,7 @@ def machine_of(card: GpuSpec, offer: Any, instances: int, gpus: int) -> Machine:
 
 
 def step_sigmas(
-    one: RlQuantities, trainers: Trainers, rows: Integers, rollout: Floats, rest: Floats, overlapped: bool
+    quantities: RlQuantities, trainers: Trainers, rows: Integers, rollout: Floats, rest: Floats, overlapped: bool
 ) -> Floats:
     """Return the standard deviation (n,) of ln(seconds of a step): a prior, of the trainer's share its own.
 
@@ -626,7 +642,7 @@ def step_sigmas(
     training = seconds / (rollout + seconds + rest)
     sigma = np.maximum(STEP_SIGMA, training * trainers.sigma[rows] + (1.0 - training) * STEP_SIGMA)
     step = (np.maximum(rollout, seconds) if overlapped else rollout + seconds) + rest
-    return np.asarray(with_fixed_sigma(sigma, one.architecture.parameters, one.fixed_seconds / step))
+    return np.asarray(with_fixed_sigma(sigma, quantities.architecture.parameters, quantities.fixed_seconds / step))
 
 
 def undominated(*columns: Floats) -> Integers:
