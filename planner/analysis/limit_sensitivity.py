@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from planner import timetable
-from planner.analysis.why_not import answer_query
-from planner.analysis.why_not_query import parse_query
+from planner.analysis.why_not import answer_query, parse_query
 from planner.arrays import ON_DEMAND, Floats
 from planner.candidates.screening import CandidateObjective
 from planner.decode.notes import NO_FALLBACK

@@ -145,7 +145,7 @@ def left_to_what_if(plan: Plan) -> str:
 
 def tornado_of(scenario: Scenario, plan: Plan, options: SolveOptions, library: Library | None) -> object:
     """Return the tornado around the plan of a scenario; its module is loaded late."""
-    from planner.analysis.what_if_sweep import tornado
+    from planner.analysis.what_if_question import tornado
 
     return tornado(scenario, options, library, plan=plan)
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from planner.analysis.what_if_sweep import VariantSolver, build_cell, library_of, scenario_at
+from planner.analysis.what_if_question import VariantSolver, build_cell, library_of, scenario_at
 from planner.documents.files import check_writable, read_text, write_text_atomically
 from planner.documents.overrides import SweepRange, parse_ranges
 from planner.documents.tables import csv_text, json_text

@@ -137,12 +137,12 @@ def _compute(
 ) -> tuple[WhatIf | Sweep | Tornado, Callable[[Any], str]]:
     """Return the answer and the function that renders it."""
     if by is not None:
-        from planner.analysis.what_if_sweep import tornado
+        from planner.analysis.what_if_question import tornado
         from planner.report.what_if_text import render_tornado
 
         return tornado(scenario, options, by=by, settings=settings), render_tornado
     if vary:
-        from planner.analysis.what_if_sweep import sweep
+        from planner.analysis.what_if_question import sweep
         from planner.report.sweep_text import render_sweep
 
         return sweep(scenario, vary, settings, options, on_cell=count), render_sweep

@@ -16,8 +16,7 @@ from dataclasses import dataclass, replace
 from multiprocessing.util import get_temp_dir
 from typing import TYPE_CHECKING, Any
 
-from planner.analysis.what_if_question import compare_solved
-from planner.analysis.what_if_sweep import difference, library_of
+from planner.analysis.what_if_question import compare_solved, difference, library_of
 from planner.errors import InputError, NoPlanError, PlannerError
 from planner.library.schema import Library
 from planner.loading.scenario_file import change_scenario
