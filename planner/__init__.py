@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from planner.analysis.calibration.calibrate import calibrate as calibrate
+    from planner.analysis.calibrate_question import calibrate as calibrate
     from planner.analysis.estimate_question import estimate as estimate
     from planner.analysis.estimate_table import estimate_many as estimate_many
     from planner.analysis.frontier_question import frontier as frontier
@@ -111,7 +111,7 @@ if TYPE_CHECKING:
     from planner.watch import watched as watched
 
 _NAMES_BY_MODULE = {
-    "planner.analysis.calibration.calibrate": ("calibrate",),
+    "planner.analysis.calibrate_question": ("calibrate",),
     "planner.analysis.estimate_question": ("estimate",),
     "planner.analysis.estimate_table": ("estimate_many",),
     "planner.analysis.limit_sensitivity": ("explain", "explain_technique"),

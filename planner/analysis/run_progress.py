@@ -8,13 +8,15 @@ from itertools import pairwise
 from statistics import stdev
 from typing import TYPE_CHECKING
 
-from planner.analysis.calibration.csv_logs import MIN_TIMED_STEPS, count_warm_up_steps, fault
-from planner.analysis.calibration.line_logs import (
+from planner.analysis.logged_steps import (
+    MIN_TIMED_STEPS,
     STALL_SECONDS,
     Attempt,
     Interval,
     LogHistory,
     LogPoint,
+    count_warm_up_steps,
+    fault,
     resumed_remarks,
     split_attempts,
 )

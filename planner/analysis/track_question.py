@@ -9,9 +9,8 @@ import os
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from planner.analysis.calibration.line_logs import LogHistory
-from planner.analysis.calibration.tool_logs import group_micro_batches
-from planner.analysis.calibration.trainer_state import read_history
+from planner.analysis.log_files import read_history
+from planner.analysis.logged_steps import LogHistory, group_micro_batches
 from planner.analysis.run_progress import (
     BEFORE_STAGES,
     Progress,

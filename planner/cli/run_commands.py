@@ -453,7 +453,7 @@ def calibrate(
     Try: planner calibrate trainer_state.json --gpu A100 --scenario quickstart
     """
     from planner import open_choices
-    from planner.analysis.calibration.calibrate import calibrate as learn_from_logs
+    from planner.analysis.calibrate_question import calibrate as learn_from_logs
     from planner.analysis.probe_question import is_probe
     from planner.loading.scenario_file import read_scenario
     from planner.report.run_text import render_calibration

@@ -8,9 +8,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from planner import generation, reinforcement
-from planner.analysis.calibration.csv_logs import RunLog, compute_pace, compute_rate, fault
-from planner.analysis.calibration.rl_logs import is_rl_log
-from planner.analysis.calibration.trainer_state import read_log
+from planner.analysis.log_files import read_log
+from planner.analysis.logged_steps import RunLog, compute_pace, compute_rate, fault
+from planner.analysis.rl_logs import is_rl_log
 from planner.configurations.compared_runs import Correction, learn_correction, memory_setting, real_units
 from planner.configurations.grid import shape_of
 from planner.decode.notes import describe_observed_run

@@ -27,9 +27,9 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from planner.analysis.calibration.csv_logs import fault
-from planner.analysis.calibration.line_logs import PREFIX, as_number, lines_of, mappings_of, stamp_seconds
-from planner.analysis.calibration.trainer_state import MAX_LOG_BYTES, read_history
+from planner.analysis.line_logs import PREFIX, lines_of, mappings_of
+from planner.analysis.log_files import MAX_LOG_BYTES, read_history
+from planner.analysis.logged_steps import as_number, fault, stamp_seconds
 from planner.documents.files import file_name, read_text
 from planner.errors import InputError
 
