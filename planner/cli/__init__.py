@@ -7,7 +7,7 @@ import click
 from planner.cli.output import Commands, LazyCommands
 
 MODULES = {
-    "solve": "solve_command",
+    "solve": "question_commands",
     "frontier": "question_commands",
     "what-if": "question_commands",
     "sweep": "question_commands",
@@ -15,8 +15,8 @@ MODULES = {
     "simulate": "question_commands",
     "estimate": "run_commands",
     "calibrate": "run_commands",
-    "market": "prices_command",
-    "check": "solve_command",
+    "market": "catalog_command",
+    "check": "question_commands",
     "export": "plan_commands",
     "track": "run_commands",
     "report": "plan_commands",
@@ -26,7 +26,7 @@ MODULES = {
     "architectures": "catalog_command",
     "gpus": "catalog_command",
     "offers": "catalog_command",
-    "prices": "prices_command",
+    "prices": "catalog_command",
     "probe": "plan_commands",
     "schema": "catalog_command",
     "mcp": "mcp_command",
