@@ -104,12 +104,12 @@ class FrontierTracer:
         `is_part`: they are some of the candidates. Where jobs of these take turns there are no points. Where no plan
         keeps the typical stock, a guess, it is left out.
         """
-        found = self._traced(screened, points, is_part)
-        if found.status != "infeasible" or self.typical is None:
-            return found
+        frontier = self._traced(screened, points, is_part)
+        if frontier.status != "infeasible" or self.typical is None:
+            return frontier
         self.typical = None
-        found = self._traced(screened, points, is_part)
-        return replace(found, keeps_typical=False, notes=(BEYOND_TYPICAL_STOCK, *found.notes))
+        frontier = self._traced(screened, points, is_part)
+        return replace(frontier, keeps_typical=False, notes=(BEYOND_TYPICAL_STOCK, *frontier.notes))
 
     def _traced(self, screened: Sequence[ScreenedCandidates], points: int, is_part: bool) -> TracedFrontier:
         """Return the frontier within all limits."""
@@ -118,8 +118,8 @@ class FrontierTracer:
         if not all(envelopes):
             return TracedFrontier((), (), True, None, "infeasible")
         breakpoints, pieces = sum_envelopes(envelopes)
-        found, feasible = self._within_limits(tables, breakpoints, pieces)
-        exact = len(found) == len(breakpoints) and len(feasible) == len(pieces)
+        kept, feasible = self._within_limits(tables, breakpoints, pieces)
+        exact = len(kept) == len(breakpoints) and len(feasible) == len(pieces)
         in_turn = self.may_take_turns and not exact
         notes: tuple[str, ...] = ()
         if in_turn and is_part:
@@ -128,14 +128,14 @@ class FrontierTracer:
             try:
                 program = self._turns(tables, envelopes) if in_turn else self._joint(screened, envelopes)
                 most = program.most_deadlines(points)
-                found, notes = program.fill_points([point.hours for point in breakpoints], found, feasible, most)
+                kept, notes = program.fill_points([point.hours for point in breakpoints], kept, feasible, most)
             except SolverLimitError:
                 return TracedFrontier((), (), False, None, "no_plan", in_turn=in_turn)
-            if not found:
+            if not kept:
                 return TracedFrontier((), (), False, None, "infeasible", in_turn=in_turn)
-        self._compute_policies(screened, found, feasible)
-        found, feasible = self._within_budget(screened, found, feasible)
-        marked, knee = with_knee(self._points(screened, found))
+        self._compute_policies(screened, kept, feasible)
+        kept, feasible = self._within_budget(screened, kept, feasible)
+        marked, knee = with_knee(self._points(screened, kept))
         used = {
             (index, int(screened[index].rows[choice.row]))
             for piece in feasible
@@ -184,17 +184,17 @@ class FrontierTracer:
 
     def _turns(self, tables: Sequence[CandidateTable], envelopes: Sequence[Sequence[EnvelopePiece]]) -> CommonDeadlines:
         """Return the timetables of jobs that may take turns, and share reservations."""
-        one = self.prepared
+        prepared = self.prepared
         unreserved = [
-            timetable.without_reservations(table, one) for table in tables if math.isfinite(self.reserved_usd)
+            timetable.without_reservations(table, prepared) for table in tables if math.isfinite(self.reserved_usd)
         ]
         free = [lower_envelope(build_segments(table, self.limits.budget_usd)) for table in unreserved]
-        limits = one.scenario.limits.model_copy(update={} if self.typical else {"typical_stock": None})
-        scenario = one.scenario.model_copy(update={"limits": limits})
-        return timetable.TurnProgram(scenario, one.library, envelopes, self.options, self.reserved_usd, free)
+        limits = prepared.scenario.limits.model_copy(update={} if self.typical else {"typical_stock": None})
+        scenario = prepared.scenario.model_copy(update={"limits": limits})
+        return timetable.TurnProgram(scenario, prepared.library, envelopes, self.options, self.reserved_usd, free)
 
     def _within_budget(
-        self, screened: Sequence[ScreenedCandidates], found: Sequence[Breakpoint], pieces: Sequence[LinearPiece]
+        self, screened: Sequence[ScreenedCandidates], points: Sequence[Breakpoint], pieces: Sequence[LinearPiece]
     ) -> tuple[list[Breakpoint], list[LinearPiece]]:
         """Return the points and pieces whose plans keep the budget; a piece whose first plan does not begins after it.
 
@@ -202,22 +202,22 @@ class FrontierTracer:
         """
         budget = self.limits.budget_usd
         if budget is None:
-            return list(found), list(pieces)
+            return list(points), list(pieces)
         most = budget * (1 + ROUNDING_SHARE)
 
         def keeps(choices: Sequence[RowChoice]) -> bool:
             return math.fsum(job.cost_at_confidence for job in self.plans(screened, choices)) <= most
 
-        kept = [point for point in found if keeps(point.choices)]
+        kept = [point for point in points if keeps(point.choices)]
         return kept, [piece if keeps(piece.choices_from) else piece._replace(from_included=False) for piece in pieces]
 
-    def _points(self, screened: Sequence[ScreenedCandidates], found: Sequence[Breakpoint]) -> tuple[Point, ...]:
+    def _points(self, screened: Sequence[ScreenedCandidates], breakpoints: Sequence[Breakpoint]) -> tuple[Point, ...]:
         made: list[Point] = []
         market = self.prepared.market
         spot_only = {
             label for label, offer in zip(market.labels, market.offers, strict=True) if offer.usd_per_hour is None
         }
-        for point in found:
+        for point in breakpoints:
             jobs = point.plan.jobs if point.plan else self.plans(screened, point.choices)
             before = self.plans(screened, point.before)
             if before == jobs:  # two pieces of one curve meet
@@ -254,46 +254,50 @@ class FrontierTracer:
         return tuple(made)
 
     def _compute_policies(
-        self, screened: Sequence[ScreenedCandidates], found: Sequence[Breakpoint], pieces: Sequence[LinearPiece]
+        self, screened: Sequence[ScreenedCandidates], breakpoints: Sequence[Breakpoint], pieces: Sequence[LinearPiece]
     ) -> None:
         """Compute the policies of all choices on curves of each job together, for `_plan` and `_leg` to look up."""
-        planned = [both for point in found for both in (point.choices, point.before)]
+        planned = [both for point in breakpoints for both in (point.choices, point.before)]
         ends = [both for piece in pieces for both in (piece.choices_from, piece.choices_to)]
         for index, candidates in enumerate(screened):
             policies = self.prepared.candidates[index].policies
-            policies.best_points(_keys_on_curves(candidates, (each[index] for each in (*planned, *ends) if each)))
-            keys = _keys_on_curves(candidates, (each[index] for each in planned if each))
+            policies.best_points(
+                _keys_on_curves(candidates, (choices[index] for choices in (*planned, *ends) if choices))
+            )
+            keys = _keys_on_curves(candidates, (choices[index] for choices in planned if choices))
             points = policies.best_points(keys)
             policies.rules([(run, states, at.hours) for (run, states, _), at in zip(keys, points, strict=True)])
-            chosen = [self._chosen(index, candidates, each[index]) for each in planned if each]
-            draw_dollars([each.policy_costs(each.spot) for each in chosen if each.spot is not None])
+            chosen = [self._chosen(index, candidates, choices[index]) for choices in planned if choices]
+            draw_dollars([candidate.policy_costs(candidate.spot) for candidate in chosen if candidate.spot is not None])
 
     def plans(self, screened: Sequence[ScreenedCandidates], choices: Sequence[RowChoice]) -> tuple[Assignment, ...]:
         """Return the plan of each job in full, without the alternatives that `solve` adds."""
         return tuple(self._plan(index, screened[index], choice) for index, choice in enumerate(choices))
 
     def _plan(self, index: int, screened: ScreenedCandidates, choice: RowChoice) -> Assignment:
-        one, chosen = self.prepared, self._chosen(index, screened, choice)
+        prepared, chosen = self.prepared, self._chosen(index, screened, choice)
         key = (index, chosen.row, chosen.share, chosen.rounded, chosen.spot)
         if key not in self._decoded:
-            self._decoded[key] = build_assignment(chosen, self.by_cost, one.library, self.as_of)
+            self._decoded[key] = build_assignment(chosen, self.by_cost, prepared.library, self.as_of)
         return self._decoded[key]
 
     def _chosen(self, index: int, screened: ScreenedCandidates, choice: RowChoice) -> ChosenCandidate:
-        one = self.prepared
-        return ChosenCandidate.of(one.candidates[index], screened, one.market, choice.row, choice.share)
+        prepared = self.prepared
+        return ChosenCandidate.of(prepared.candidates[index], screened, prepared.market, choice.row, choice.share)
 
-    def _segment(self, screened: Sequence[ScreenedCandidates], one: LinearPiece) -> Segment:
+    def _segment(self, screened: Sequence[ScreenedCandidates], piece: LinearPiece) -> Segment:
         return Segment(
-            hours_from=one.hours_from,
-            hours_to=one.hours_to,
-            cost_from_usd=one.usd_from,
-            cost_to_usd=one.usd_to,
-            from_included=one.from_included,
-            to_included=one.to_included,
+            hours_from=piece.hours_from,
+            hours_to=piece.hours_to,
+            cost_from_usd=piece.usd_from,
+            cost_to_usd=piece.usd_to,
+            from_included=piece.from_included,
+            to_included=piece.to_included,
             jobs=tuple(
                 self._leg(index, table, old, new)
-                for index, (table, old, new) in enumerate(zip(screened, one.choices_from, one.choices_to, strict=False))
+                for index, (table, old, new) in enumerate(
+                    zip(screened, piece.choices_from, piece.choices_to, strict=False)
+                )
             ),
         )
 
@@ -343,7 +347,7 @@ def ignored_objectives(scenario: Scenario) -> tuple[str, ...]:
         "the value of time is": scenario.value_of_time_usd_per_hour > 0,
     }
     first = (MINIMISES_END,) if scenario.objective_kind == "time" else ()
-    return (*first, *(f"{what} left out: {DOLLARS_PAID}" for what, is_set in ignored.items() if is_set))
+    return (*first, *(f"{words} left out: {DOLLARS_PAID}" for words, is_set in ignored.items() if is_set))
 
 
 # Jobs that share limits: where their separate optima violate one, the program of all jobs is solved.
@@ -445,7 +449,7 @@ class CommonDeadlines(ABC):
         """Return the note of a frontier that was solved for a number of deadlines."""
 
     def fill_points(
-        self, breakpoints: Sequence[float], found: Sequence[Breakpoint], pieces: Sequence[LinearPiece], most: int
+        self, breakpoints: Sequence[float], feasible: Sequence[Breakpoint], pieces: Sequence[LinearPiece], most: int
     ) -> tuple[list[Breakpoint], tuple[str, ...]]:
         """Return the feasible points, and points of at most `most` deadlines in place of the others, with a note.
 
@@ -454,14 +458,14 @@ class CommonDeadlines(ABC):
         plan keeps the limits. `pieces` are the feasible pieces. Raises SolverLimitError.
         """
         # The start of a feasible piece is a point even where the breakpoint at its hours violates a limit.
-        found = [
-            *found,
+        feasible = [
+            *feasible,
             *(
                 Breakpoint(piece.hours_from, piece.usd_from, piece.choices_from, bound=piece.usd_from)
                 for piece in pieces
             ),
         ]
-        sound = {known_point.hours for known_point in found}
+        sound = {known_point.hours for known_point in feasible}
         first = breakpoints[0] if breakpoints[0] in sound else self.fastest_hours()
         if first is None:
             return [], ()
@@ -469,7 +473,7 @@ class CommonDeadlines(ABC):
         broken = sorted({first, last, *(hours for hours in breakpoints if first < hours < last)} - sound)
         chosen = pick_evenly(broken, max(2, most // 2))
         solved = [point for hours in chosen if (point := self.solve_at(hours)) is not None]
-        known = remove_dominated([*found, *solved])
+        known = remove_dominated([*feasible, *solved])
         sliding, tried = set[float](), set(chosen)
         while len(tried) < max(most, len(chosen)):
             step = self._widest_gap(known, pieces, sliding, tried)
@@ -586,10 +590,10 @@ class JointProgram(CommonDeadlines):
 
     def fastest_hours(self) -> float | None:
         """Return the least hours in which all jobs can end at once; None where no plan keeps the limits."""
-        found = self._choice(self.table, replace(self.limits, objective="time"))
-        if found is None:
+        choice = self._choice(self.table, replace(self.limits, objective="time"))
+        if choice is None:
             return None
-        rows, shares, _ = found
+        rows, shares, _ = choice
         if self._has_more_to_hold(self.table.rows(rows)):
             return self.fastest_hours()
         return float(np.max(self.table.rows(rows).late_hours(shares)))
@@ -606,10 +610,10 @@ class JointProgram(CommonDeadlines):
         rows, table = rows[latest], table.rows(latest)
         if len(np.unique(table.job)) < len(self.tables):
             return None
-        found = self._choice(table, self.limits)
-        if found is None:
+        choice = self._choice(table, self.limits)
+        if choice is None:
             return None
-        chosen, shares, bound = found
+        chosen, shares, bound = choice
         if self._has_more_to_hold(table.rows(chosen)):
             return self.solve_at(hours)
         if self.shares_luck and (free := self._choice(table, replace(self.limits, budget_usd=None))) is not None:
@@ -674,10 +678,10 @@ def pick_evenly(values: Sequence[float], most: int) -> list[float]:
     return [values[place] for place in places.tolist()]
 
 
-def remove_dominated(found: Sequence[Breakpoint]) -> list[Breakpoint]:
+def remove_dominated(points: Sequence[Breakpoint]) -> list[Breakpoint]:
     """Return the points that no earlier one undercuts or equals, sorted by hours."""
     kept: list[Breakpoint] = []
-    for point in sorted(found, key=lambda point: (point.hours, point.usd)):
+    for point in sorted(points, key=lambda point: (point.hours, point.usd)):
         if not kept or point.usd < kept[-1].usd - tie_usd(kept[-1].usd):
             kept.append(point)
     return kept

@@ -95,20 +95,20 @@ def read_torchtitan(lines: Lines, file: str) -> LogHistory:
     peaks = []
     paused = 0.0
     for number, line in lines:
-        found = _TITAN.search(line)
-        if found is None:
+        match = _TITAN.search(line)
+        if match is None:
             continue
         clock = stamp_seconds(line)
-        if found[1]:
-            before = points[-1].clock if points and points[-1].step == int(found[2]) else None
+        if match[1]:
+            before = points[-1].clock if points and points[-1].step == int(match[2]) else None
             paused = clock - before if clock is not None and before is not None else math.nan
             continue
-        rate = grouped_number(found[5]) if found[5] else None
-        loss = as_number(found[3])
-        points.append(LogPoint(number, int(found[2]), clock=clock, loss=loss, rate=rate or None, paused=paused))
+        rate = grouped_number(match[5]) if match[5] else None
+        loss = as_number(match[3])
+        points.append(LogPoint(number, int(match[2]), clock=clock, loss=loss, rate=rate or None, paused=paused))
         paused = 0.0
-        if found[4]:
-            peaks.append(float(found[4]))
+        if match[4]:
+            peaks.append(float(match[4]))
     return LogHistory(
         file, TORCHTITAN, once(points),
         resolution_seconds=_clock_resolution(points),
@@ -134,11 +134,11 @@ def read_megatron(lines: Lines, file: str) -> LogHistory:
     """Return the steps of a Megatron log; its seconds are means of an interval without evaluation."""
     points, totals, peaks, batches = [], [], [], []
     for number, line in lines:
-        if (found := _MEGATRON.search(line)) is not None:
-            seconds = float(found[4]) / (1000.0 if found[3] == "ms" else 1.0)
-            loss = as_number(found[5]) if found[5] else None
-            points.append(LogPoint(number, int(found[1]), clock=stamp_seconds(line), seconds=seconds, loss=loss))
-            totals.append(int(found[2]))
+        if (match := _MEGATRON.search(line)) is not None:
+            seconds = float(match[4]) / (1000.0 if match[3] == "ms" else 1.0)
+            loss = as_number(match[5]) if match[5] else None
+            points.append(LogPoint(number, int(match[1]), clock=stamp_seconds(line), seconds=seconds, loss=loss))
+            totals.append(int(match[2]))
             batch = _MEGATRON_BATCH.search(line)
             batches.append(int(batch[1]) if batch else None)
         elif (memory := _MEGATRON_MEMORY.search(line)) is not None:
@@ -166,12 +166,12 @@ def read_nemo(lines: Lines, file: str) -> LogHistory:
     """Return the steps of NeMo's progress: printed or in its bar, counted from 0."""
     points, batches = [], []
     for number, line in lines:
-        found = _NEMO.search(line)
-        step = as_number(found[1]) if found else None
-        if found is None or step is None:
+        match = _NEMO.search(line)
+        step = as_number(match[1]) if match else None
+        if match is None or step is None:
             continue
         loss, batch = _NEMO_LOSS.search(line), _NEMO_BATCH.search(line)
-        seconds = as_number(found[2])
+        seconds = as_number(match[2])
         lost = as_number(loss[1]) if loss else None
         points.append(LogPoint(number, int(step) + 1, clock=stamp_seconds(line), seconds=seconds, loss=lost))
         batches.append(int(batch[1]) if batch else None)
@@ -297,8 +297,8 @@ _ELAPSED = re.compile(r"(?:(\d+) days?, )?(\d+):(\d\d):(\d\d)")
 
 def read_llama_factory(lines: Lines, file: str) -> LogHistory:
     """Return the steps of `trainer_log.jsonl`; rows without a loss are evaluations, or the end of the run."""
-    found = [(number, entry) for number, line in lines for entry in mappings_of(line) if "current_steps" in entry]
-    rows = _of_first_rank(found)
+    logged = [(number, entry) for number, line in lines for entry in mappings_of(line) if "current_steps" in entry]
+    rows = _of_first_rank(logged)
     points: list[LogPoint] = []
     tokens: list[tuple[float, float]] = []
     peaks: dict[str, list[float]] = {"allocated": [], "reserved": []}
@@ -357,10 +357,10 @@ def _of_first_rank(rows: Rows) -> Rows:
 
 def _elapsed_seconds(text: object) -> float | None:
     """Return the seconds of `0:01:40` or `1 day, 2:03:04`."""
-    found = _ELAPSED.fullmatch(text.strip()) if isinstance(text, str) else None
-    if found is None:
+    match = _ELAPSED.fullmatch(text.strip()) if isinstance(text, str) else None
+    if match is None:
         return None
-    days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
     return float(((24 * days + hours) * 60 + minutes) * 60 + seconds)
 
 
@@ -380,13 +380,13 @@ def read_torchtune(lines: Lines, file: str) -> LogHistory:
             epoch, last = int(bar[1]), bar_seconds(bar[4])
             points.append(LogPoint(number, int(bar[2]), elapsed=before + last, loss=as_number(bar[3])))
             continue
-        found = _TUNE.search(line)
-        entry = dict(part.split(":", 1) for part in found[2].split()) if found else {}
+        match = _TUNE.search(line)
+        entry = dict(part.split(":", 1) for part in match[2].split()) if match else {}
         rate = as_number(entry.get("tokens_per_second_per_gpu"))
-        if found is None or ("loss" not in entry and rate is None):
+        if match is None or ("loss" not in entry and rate is None):
             continue
         loss = as_number(entry.get("loss"))
-        points.append(LogPoint(number, int(found[1]), clock=stamp_seconds(line), rate=rate or None, loss=loss))
+        points.append(LogPoint(number, int(match[1]), clock=stamp_seconds(line), rate=rate or None, loss=loss))
         for kind, key in (("allocated", "peak_memory_alloc"), ("reserved", "peak_memory_reserved")):
             figure = as_number(entry.get(key))
             peaks[kind] += [figure] if figure else []
@@ -419,10 +419,10 @@ def read_nanogpt(lines: Lines, file: str) -> LogHistory:
     for number, line in lines:
         if (evaluation := _NANO_EVALUATION.search(line)) is not None:
             evaluated = int(evaluation[1])
-        elif (found := _NANO.search(line)) is not None:
-            seconds = grouped_number(found[3])
-            timed = seconds / 1000.0 if seconds is not None and int(found[1]) != evaluated else None
-            points.append(LogPoint(number, int(found[1]) + 1, seconds=timed, loss=as_number(found[2])))
+        elif (match := _NANO.search(line)) is not None:
+            seconds = grouped_number(match[3])
+            timed = seconds / 1000.0 if seconds is not None and int(match[1]) != evaluated else None
+            points.append(LogPoint(number, int(match[1]) + 1, seconds=timed, loss=as_number(match[2])))
         elif (plain := _PLAIN.search(line)) is not None and " | iter " not in line:
             figure = grouped_number(plain[3] or plain[5])
             unit = 1000.0 if plain[5] or plain[4].lower() == "ms" else 1.0
@@ -482,18 +482,18 @@ def read_composer(lines: Lines, file: str) -> LogHistory:
 
 def _composer_blocks(lines: Lines) -> list[tuple[int, int, Mapping[str, float]]]:
     """Return the line, the step and the figures of each head; `time/batch` counts the batches before this one."""
-    found: list[tuple[int, int, dict[str, float]]] = []
+    blocks: list[tuple[int, int, dict[str, float]]] = []
     for number, line in lines:
         head = _BLOCK.search(line)
         if head is not None:
             before = (int(head[1]) - 1) * int(head[3] or 0) if head[1] else 0
-            found.append((number, before + int(head[2]), {}))
-        if found and "Train " in line:
+            blocks.append((number, before + int(head[2]), {}))
+        if blocks and "Train " in line:
             figures = ((key, as_number(value)) for key, value in _TRAIN_FIGURE.findall(line))
-            found[-1][2].update({key: value for key, value in figures if value is not None})
+            blocks[-1][2].update({key: value for key, value in figures if value is not None})
     stepped = [
         (number, int(figures["time/batch"]) + 1 if "time/batch" in figures else step, figures)
-        for number, step, figures in found
+        for number, step, figures in blocks
         if figures
     ]
     return [block for block in stepped if block[1] > 0]
@@ -522,9 +522,9 @@ def _composer_unit(blocks: Sequence[tuple[int, int, Mapping[str, float]]]) -> fl
 def _composer_gpus(blocks: Sequence[tuple[int, int, Mapping[str, float]]]) -> int | None:
     for unit in ("tokens", "samples", "batches"):
         for _, _, figures in reversed(blocks):
-            whole, one = (figures.get(f"throughput/{part}{unit}_per_sec") for part in ("", "device/"))
-            if whole and one and abs(whole / one / max(1, round(whole / one)) - 1.0) < 0.02:
-                return round(whole / one)
+            whole, device = (figures.get(f"throughput/{part}{unit}_per_sec") for part in ("", "device/"))
+            if whole and device and abs(whole / device / max(1, round(whole / device)) - 1.0) < 0.02:
+                return round(whole / device)
     return None
 
 
@@ -537,12 +537,12 @@ def read_litgpt(lines: Lines, file: str) -> LogHistory:
     """Return the steps of LitGPT's console, which times the micro-batch that is logged."""
     points, steps = [], []
     for number, line in lines:
-        found = _LIT.search(line)
-        seconds = as_number(found[4]) if found else None
-        if found is None or seconds is None:
+        match = _LIT.search(line)
+        seconds = as_number(match[4]) if match else None
+        if match is None or seconds is None:
             continue
-        points.append(LogPoint(number, int(found[1]), seconds=seconds / 1000.0, loss=as_number(found[3])))
-        steps.append(int(found[2]))
+        points.append(LogPoint(number, int(match[1]), seconds=seconds / 1000.0, loss=as_number(match[3])))
+        steps.append(int(match[2]))
     return micro_batch_history(file, LITGPT, points, _micro_batches_of_step(points, steps))
 
 
@@ -556,7 +556,7 @@ def _micro_batches_of_step(points: Sequence[LogPoint], steps: Sequence[int]) -> 
     if not count:
         return None
     candidates = range(max(1, last // (count + 1)), last // count + 1)
-    fitting = [each for each in candidates if all(done // each == step for done, step in rows)]
+    fitting = [per_step for per_step in candidates if all(done // per_step == step for done, step in rows)]
     return fitting[0] if len(fitting) == 1 else None
 
 
@@ -567,5 +567,5 @@ def read_line_log(text: str, file: str) -> LogHistory | None:
         read_torchtitan, read_megatron, read_nemo, read_transformers,
         read_llama_factory, read_torchtune, read_nanogpt, read_composer, read_litgpt,
     )  # fmt: skip
-    found = max((reader(lines, file) for reader in readers), key=lambda history: len(history.points))
-    return found if found.points else None
+    longest = max((reader(lines, file) for reader in readers), key=lambda history: len(history.points))
+    return longest if longest.points else None

@@ -90,7 +90,7 @@ class CsvTable:
 
     def numbers(self, column: str, suffix: str = "") -> list[float]:
         """Return the cells as finite numbers without their unit; `InputError` names the first that is none."""
-        found = []
+        figures = []
         for line, row in zip(self.lines, self.rows, strict=True):
             try:
                 value = float(row[column].removesuffix(suffix).strip())
@@ -99,8 +99,8 @@ class CsvTable:
             if not math.isfinite(value):
                 fix = "leave out rows without a measurement"
                 raise fault(self.file, line, f"{row[column]!r} is not a number", fix, column)
-            found.append(value)
-        return found
+            figures.append(value)
+        return figures
 
 
 def read_table(text: str, file: str) -> CsvTable | None:
@@ -122,8 +122,8 @@ def read_table(text: str, file: str) -> CsvTable | None:
         if len(row) != len(header):
             if not is_ours:
                 return None
-            what = f"{len(row)} cells, but the header has {len(header)}"
-            raise fault(file, line, what, "give every row the cells of the header")
+            problem = f"{len(row)} cells, but the header has {len(header)}"
+            raise fault(file, line, problem, "give every row the cells of the header")
     if not rows:
         raise fault(file, 1, "has a header but no rows", "log some steps first")
     lines, cells = zip(*rows, strict=True)
@@ -154,14 +154,14 @@ def exported_table(table: CsvTable) -> CsvTable:
 
     `InputError` for a chart of several runs, and for steps that count calls of `wandb.log`.
     """
-    charted = {name: found for name in table.names if (found := _CHARTED.fullmatch(name))}
-    runs = sorted({found["run"] for found in charted.values()})
+    charted = {name: match for name in table.names if (match := _CHARTED.fullmatch(name))}
+    runs = sorted({match["run"] for match in charted.values()})
     is_wandb = bool(charted) or "_step" in table.names
     if not is_wandb and "wall time" not in table.names:
         return table
     if len(runs) > 1:
-        what = f"charts of {len(runs)} runs: {', '.join(runs[:3])}"
-        raise fault(table.file, 1, what, "export one run", "")
+        problem = f"charts of {len(runs)} runs: {', '.join(runs[:3])}"
+        raise fault(table.file, 1, problem, "export one run", "")
     names = {name: (charted[name]["metric"] if name in charted else name) for name in table.names}
     names = {
         name: EXPORTED.get(metric, "step" if metric == "_step" else metric)
@@ -190,9 +190,9 @@ def _check_counts_steps(table: CsvTable) -> None:
     """Refuse steps of W&B that rise by one: they count calls of `wandb.log`, of which each may hold several steps."""
     steps = table.numbers("step")
     if len(steps) > 1 and all(after - before == 1 for before, after in itertools.pairwise(steps)):
-        what = "Step counts the calls of wandb.log, which are not optimizer steps where one in several is logged"
+        problem = "Step counts the calls of wandb.log, which are not optimizer steps where one in several is logged"
         fix = "export train/global_step too, or rename the column to global_step if each call is one step"
-        raise fault(table.file, table.lines[0], what, fix, "step")
+        raise fault(table.file, table.lines[0], problem, fix, "step")
 
 
 def read_step_times(table: CsvTable) -> RunLog | None:
@@ -206,8 +206,8 @@ def read_step_times(table: CsvTable) -> RunLog | None:
     steps = table.numbers(step) if step else []
     for line, (before, after) in zip(table.lines[1:], itertools.pairwise(steps), strict=False):
         if after <= before:
-            what = f"step {after:g} follows step {before:g}"
-            raise fault(table.file, line, what, "give one run, in the order of its steps", step or "")
+            problem = f"step {after:g} follows step {before:g}"
+            raise fault(table.file, line, problem, "give one run, in the order of its steps", step or "")
     if column is not None:
         seconds = [value * UNIT_SECONDS[column] for value in table.numbers(column)]
         for line, value in zip(table.lines, seconds, strict=True):
@@ -240,21 +240,21 @@ def check_not_elapsed(table: CsvTable, column: str, seconds: Sequence[float]) ->
     """Refuse times that only grow, as much as a sum of steps would: they are not times of single steps."""
     growing = all(after > before for before, after in itertools.pairwise(seconds))
     if growing and len(seconds) >= MIN_TIMED_STEPS and seconds[-1] > seconds[0] * len(seconds) / 2:
-        what = f"increases in every row, from {seconds[0]:g} to {seconds[-1]:g} s, like the time since the start"
-        raise fault(table.file, table.lines[0], what, "name the column elapsed_seconds", column)
+        problem = f"increases in every row, from {seconds[0]:g} to {seconds[-1]:g} s, like the time since the start"
+        raise fault(table.file, table.lines[0], problem, "name the column elapsed_seconds", column)
 
 
 def _between(table: CsvTable, column: str, steps: Sequence[float]) -> list[float]:
     """Return the seconds per step between the time stamps of consecutive rows."""
     stamps = [_seconds(table, line, column, row[column]) for line, row in zip(table.lines, table.rows, strict=True)]
-    found = []
+    paces = []
     for line, (before, after), (first, last) in zip(
         table.lines[1:], itertools.pairwise(stamps), itertools.pairwise(steps), strict=True
     ):
         if after <= before:
             raise fault(table.file, line, "time does not increase", "give one run, in the order of its steps", column)
-        found.append((after - before) / (last - first))
-    return found
+        paces.append((after - before) / (last - first))
+    return paces
 
 
 def _seconds(table: CsvTable, line: int, column: str, text: str) -> float:
@@ -285,8 +285,8 @@ def read_memory_use(table: CsvTable) -> RunLog | None:
     peak = max(sizes)
     if not MIN_PEAK_BYTES <= peak <= MAX_PEAK_BYTES:
         fix = "name the unit in the column: max_memory_allocated is in bytes, max_memory_allocated_gib in GiB"
-        what = f"a peak of {peak / GIB:.3g} GiB is implausible for a training run on one GPU"
-        raise fault(table.file, table.lines[sizes.index(peak)], what, fix, column)
+        problem = f"a peak of {peak / GIB:.3g} GiB is implausible for a training run on one GPU"
+        raise fault(table.file, table.lines[sizes.index(peak)], problem, fix, column)
     name = NVIDIA_SMI if kind == "device" else TORCH
     return RunLog(table.file, name, peak_gib=peak / GIB, peak_kind=kind)
 
@@ -450,8 +450,8 @@ def read_trainer_state(document: JsonDocument, fix: str) -> RunLog:
     if last is not None and _number(last, "train_runtime"):
         possible = possible_batches(last, state)
         if (share := trained_share(training)) < LEAST_TRAINED_SHARE:
-            what = f"the run went on from a checkpoint: train_loss is {share:.2f} of the mean of the logged losses"
-            raise _fault(document, ("log_history",), f"{what}, so train_runtime times its last part alone", ONE_RUN)
+            problem = f"the run went on from a checkpoint: train_loss is {share:.2f} of the mean of the logged losses"
+            raise _fault(document, ("log_history",), f"{problem}, so train_runtime times its last part alone", ONE_RUN)
         # Not train_steps_per_second: it counts the steps that were asked for, also where the run ended early.
         evaluated, notes = _evaluated_seconds(list(entries.values()), last)
         whole = (round(_number(last, "step")), max(0.0, _number(last, "train_runtime") - evaluated))
@@ -460,8 +460,8 @@ def read_trainer_state(document: JsonDocument, fix: str) -> RunLog:
         fix = (
             "wait for the end of the run, or train with include_num_input_tokens_seen, which logs times during training"
         )
-        what = "has no training time: neither train_runtime at the end nor times of single steps"
-        raise _fault(document, ("log_history",), what, fix)
+        problem = "has no training time: neither train_runtime at the end nor times of single steps"
+        raise _fault(document, ("log_history",), problem, fix)
     peak = largest_peak_gib(training)
     tokens, counted_as = tokens_per_logged_step(state, training)
     return RunLog(
@@ -492,7 +492,7 @@ def _check_order(entries: Mapping[int, Mapping[str, Any]], document: JsonDocumen
 
 def _intervals(entries: Mapping[int, Mapping[str, Any]], document: JsonDocument) -> list[tuple[int, float]]:
     """Return steps, and seconds of one, between entries with the time so far; neither the summary nor evaluation."""
-    found, step, seconds, paused = [], 0.0, 0.0, 0.0
+    intervals, step, seconds, paused = [], 0.0, 0.0, 0.0
     for number, entry in entries.items():
         if is_evaluation(entry):
             paused += evaluation_seconds(entry)
@@ -501,12 +501,12 @@ def _intervals(entries: Mapping[int, Mapping[str, Any]], document: JsonDocument)
         if not now or _number(entry, "train_steps_per_second"):
             continue
         if now < seconds:
-            what = f"time goes back from {seconds:g} to {now:g} s at step {here:g}"
-            raise _fault(document, ("log_history", number), what, ONE_RUN)
+            problem = f"time goes back from {seconds:g} to {now:g} s at step {here:g}"
+            raise _fault(document, ("log_history", number), problem, ONE_RUN)
         if here > step and now - seconds > paused:  # not where evaluation is not timed
-            found.append((round(here - step), (now - seconds - paused) / (here - step)))
+            intervals.append((round(here - step), (now - seconds - paused) / (here - step)))
         step, seconds, paused = here, now, 0.0
-    return found
+    return intervals
 
 
 def is_evaluation(entry: Mapping[str, Any]) -> bool:
@@ -568,9 +568,9 @@ def tokens_per_logged_step(
     for name in TOKENS_SO_FAR:
         counts = [(_number(entry, "step"), tokens) for entry in entries if (tokens := _number(entry, name))]
         whole = (_number(document, "global_step"), _number(document, name))
-        found = growth_per_step(counts or [whole])
-        if found is not None:
-            return found, name
+        growth = growth_per_step(counts or [whole])
+        if growth is not None:
+            return growth, name
     return None, ""
 
 
@@ -592,8 +592,12 @@ def possible_batches(last: Mapping[str, Any], state: Mapping[str, Any]) -> range
         fewest, most = max(1.0, (rate - half) * seconds), (rate + half) * seconds
     low = (samples - half) * (seconds - half_second) / most * steps_per_epoch / (steps_per_epoch + 1)
     high = (samples + half) * (seconds + half_second) / fewest * steps_per_epoch / (steps_per_epoch - 1)
-    each = whole_number(state.get("train_batch_size")) or 1
-    return range(max(1, math.ceil(low / each)) * each, math.floor(high / each) * each + 1, each)
+    micro_batch = whole_number(state.get("train_batch_size")) or 1
+    return range(
+        max(1, math.ceil(low / micro_batch)) * micro_batch,
+        math.floor(high / micro_batch) * micro_batch + 1,
+        micro_batch,
+    )
 
 
 def largest_peak_gib(entries: Sequence[Mapping[str, Any]]) -> float | None:
@@ -663,14 +667,14 @@ def _one_run(log: LogHistory) -> RunLog:
     attempts = split_attempts(log.points, log.resolution_seconds)
     if len(attempts) > 1:
         before, after = attempts[0], attempts[1]
-        what = f"steps go back from {before.last_step} to {after.first_step}"
+        problem = f"steps go back from {before.last_step} to {after.first_step}"
         if after.first_step >= before.last_step:
-            what = f"the time since the start goes back at step {after.first_step}, where the run was started again"
-        raise fault(log.file, after.points[0].line, what, ONE_RUN)
+            problem = f"the time since the start goes back at step {after.first_step}, where the run was started again"
+        raise fault(log.file, after.points[0].line, problem, ONE_RUN)
     (attempt,) = attempts
     if not attempt.intervals and log.peak_gib is None and not any(point.rate for point in attempt.points):
-        what = f"a {log.kind} that times no step, or none without an evaluation in it"
-        raise fault(log.file, attempt.points[0].line, what, "let the run continue for longer, or log more often")
+        problem = f"a {log.kind} that times no step, or none without an evaluation in it"
+        raise fault(log.file, attempt.points[0].line, problem, "let the run continue for longer, or log more often")
     timed = [interval for interval in attempt.intervals if interval.training_pace > 0]
     evaluated = math.fsum(interval.paused for interval in timed)
     notes = [*log.remarks, *resumed_remarks(attempts)]
@@ -709,8 +713,8 @@ def read_state_history(text: str, file: str) -> LogHistory | None:
     if '"log_history"' not in text:
         return None
     state, remarks = _state(text)
-    found = state.get("log_history")
-    entries = [entry for entry in found if isinstance(entry, Mapping)] if isinstance(found, list) else []
+    logged = state.get("log_history")
+    entries = [entry for entry in logged if isinstance(entry, Mapping)] if isinstance(logged, list) else []
     training = [entry for entry in entries if not is_evaluation(entry)]
     points = _with_end(tuple(_points(training)), state, text)
     last = next((entry for entry in reversed(training) if "train_steps_per_second" in entry), None)
@@ -753,14 +757,14 @@ def _state(text: str) -> tuple[Mapping[str, Any], tuple[str, ...]]:
 
 def _points(entries: list[Mapping[str, Any]]) -> list[LogPoint]:
     """Return the points of the logged steps; the summary at the end is none, its time is that of the whole run."""
-    found = []
+    points = []
     for number, entry in enumerate(entries):
         step = as_number(entry.get("step"))
         if step is None or not 0 < step < 1e12 or "train_steps_per_second" in entry:
             continue
         elapsed = as_number(entry.get("train_runtime"))
-        found.append(LogPoint(number + 1, int(step), elapsed=elapsed, loss=as_number(entry.get("loss"))))
-    return found
+        points.append(LogPoint(number + 1, int(step), elapsed=elapsed, loss=as_number(entry.get("loss"))))
+    return points
 
 
 def _with_end(points: tuple[LogPoint, ...], state: Mapping[str, Any], text: str) -> tuple[LogPoint, ...]:
@@ -783,13 +787,13 @@ def read_history(path: str) -> LogHistory:
     text, file = read_text(path, MAX_LOG_BYTES, lossy=True), file_name(path)
     if not text.strip():
         raise fault(file, 1, "is empty", KNOWN_FORMATS)
-    found = read_state_history(text, file) or read_line_log(text, file) or _csv(text, file)
-    if found is None:
+    history = read_state_history(text, file) or read_line_log(text, file) or _csv(text, file)
+    if history is None:
         table = None if text.lstrip()[0] in "{[" else read_table(text, file)
         raise fault(file, 1, _why_unknown(table), KNOWN_FORMATS)
-    if not (found.points or found.peak_gib is not None or found.utilisation is not None):
-        raise fault(file, 1, f"a {found.kind} without any step", "let the run log some steps first")
-    return found
+    if not (history.points or history.peak_gib is not None or history.utilisation is not None):
+        raise fault(file, 1, f"a {history.kind} without any step", "let the run log some steps first")
+    return history
 
 
 def _csv(text: str, file: str) -> LogHistory | None:
@@ -804,7 +808,7 @@ def _csv(text: str, file: str) -> LogHistory | None:
             raise
         remarks = (f"line {line} does not fit the header: what is before it is used",)
         table = read_table("\n".join(kept) + "\n", file)
-    found = read_csv_history(table) if table is not None else None
-    if found is None or not remarks:
-        return found
-    return LogHistory(**{**vars(found), "remarks": (*found.remarks, *remarks)})
+    history = read_csv_history(table) if table is not None else None
+    if history is None or not remarks:
+        return history
+    return LogHistory(**{**vars(history), "remarks": (*history.remarks, *remarks)})

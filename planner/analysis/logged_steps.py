@@ -80,68 +80,68 @@ class LogHistory:
 
 def once(points: list[LogPoint]) -> tuple[LogPoint, ...]:
     """Return the points without the repetitions of one step that follow one another, their figures joined."""
-    found: list[LogPoint] = []
+    kept: list[LogPoint] = []
     for point in points:
-        if not found or point.step != found[-1].step:
-            found.append(point)
+        if not kept or point.step != kept[-1].step:
+            kept.append(point)
             continue
-        before = found[-1]
+        before = kept[-1]
         missing = {
             name: getattr(point, name)
             for name in ("clock", "elapsed", "seconds", "loss", "rate")
             if getattr(before, name) is None
         }
-        found[-1] = replace(before, **missing)
-    return tuple(found)
+        kept[-1] = replace(before, **missing)
+    return tuple(kept)
 
 
 def micro_batch_history(
-    file: str, kind: str, points: Sequence[LogPoint], each: int | None, tokens: float | None = None
+    file: str, kind: str, points: Sequence[LogPoint], per_step: int | None, tokens: float | None = None
 ) -> LogHistory:
-    """Return the history of points that count micro-batches, `each` of which make a step; None where it is unknown.
+    """Return the history of points that count micro-batches, `per_step` of which make a step; None where it is unknown.
 
     `tokens`: of one micro-batch on all GPUs.
     """
-    if each is None:
+    if per_step is None:
         return LogHistory(file, kind, once(list(points)), tokens_per_step=tokens, counts_micro_batches=True)
-    grouped = group_micro_batches(points, each)
-    return LogHistory(file, kind, once(grouped), tokens_per_step=tokens * each if tokens else None)
+    grouped = group_micro_batches(points, per_step)
+    return LogHistory(file, kind, once(grouped), tokens_per_step=tokens * per_step if tokens else None)
 
 
-def group_micro_batches(points: Sequence[LogPoint], each: int) -> list[LogPoint]:
-    """Return the points of optimizer steps from those of micro-batches, `each` of which make a step.
+def group_micro_batches(points: Sequence[LogPoint], per_step: int) -> list[LogPoint]:
+    """Return the points of optimizer steps from those of micro-batches, `per_step` of which make a step.
 
     Where the log says when a micro-batch ended, a step ends with its last one. Else a step takes the mean of its logged
-    micro-batches, `each` times.
+    micro-batches, `per_step` times.
     """
     if any(point.is_timed for point in points):
-        return _step_ends(points, each)
-    found: list[LogPoint] = []
+        return _step_ends(points, per_step)
+    steps: list[LogPoint] = []
     group: list[LogPoint] = []
     for point in points:
-        if group and -(-point.step // each) != -(-group[0].step // each):
-            found.append(_mean_point(group, each))
+        if group and -(-point.step // per_step) != -(-group[0].step // per_step):
+            steps.append(_mean_point(group, per_step))
             group = []
         group.append(point)
-    return [*found, _mean_point(group, each)] if group else found
+    return [*steps, _mean_point(group, per_step)] if group else steps
 
 
-def _mean_point(group: Sequence[LogPoint], each: int) -> LogPoint:
+def _mean_point(group: Sequence[LogPoint], per_step: int) -> LogPoint:
     timed = [point.seconds for point in group if point.seconds is not None]
-    seconds = each * math.fsum(timed) / len(timed) if timed else None
-    return LogPoint(group[-1].line, -(-group[0].step // each), seconds=seconds, loss=group[-1].loss)
+    seconds = per_step * math.fsum(timed) / len(timed) if timed else None
+    return LogPoint(group[-1].line, -(-group[0].step // per_step), seconds=seconds, loss=group[-1].loss)
 
 
-def _step_ends(points: Sequence[LogPoint], each: int) -> list[LogPoint]:
+def _step_ends(points: Sequence[LogPoint], per_step: int) -> list[LogPoint]:
     """Return the points at which a step ends, in steps; all of them, rounded, where fewer than two are such."""
-    whole = sum(point.step % each == 0 for point in points) >= 2
-    found, paused = [], 0.0
+    whole = sum(point.step % per_step == 0 for point in points) >= 2
+    ends, paused = [], 0.0
     for point in points:
         paused += point.paused
-        if not whole or point.step % each == 0:
-            found.append(replace(point, step=max(1, round(point.step / each)), paused=paused))
+        if not whole or point.step % per_step == 0:
+            ends.append(replace(point, step=max(1, round(point.step / per_step)), paused=paused))
             paused = 0.0
-    return found
+    return ends
 
 
 # The points of a log cut into the attempts of a run, and the seconds between them.
@@ -218,18 +218,18 @@ def split_attempts(points: Sequence[LogPoint], resolution_seconds: float = 0.0) 
     timed = [_timed(group, number == 0, least) for number, group in enumerate(groups)]
     first, jumps = timed[0] if timed else ([], 0)
     began_at = 0
-    if _is_resumed(groups, first, [interval for found, _ in timed for interval in found][1:]):
+    if _is_resumed(groups, first, [interval for intervals, _ in timed for interval in intervals][1:]):
         began_at, timed[0] = first[0].steps, (first[1:], jumps)
-    usual = _usual_pace(interval for found, _ in timed for interval in found)
+    usual = _usual_pace(interval for intervals, _ in timed for interval in intervals)
     return tuple(
         Attempt(
             points=tuple(group),
-            intervals=tuple(interval for interval in found if not _is_stall(interval, usual)),
-            stalls=tuple(interval for interval in found if _is_stall(interval, usual)),
+            intervals=tuple(interval for interval in intervals if not _is_stall(interval, usual)),
+            stalls=tuple(interval for interval in intervals if _is_stall(interval, usual)),
             jumps_back=jumps,
             began_at=began_at if number == 0 else 0,
         )
-        for number, (group, (found, jumps)) in enumerate(zip(groups, timed, strict=True))
+        for number, (group, (intervals, jumps)) in enumerate(zip(groups, timed, strict=True))
     )
 
 
@@ -257,13 +257,13 @@ def _is_resumed(groups: Sequence[Sequence[LogPoint]], first: Sequence[Interval],
 
 def _timed(points: Sequence[LogPoint], is_first: bool, least_seconds: float) -> tuple[list[Interval], int]:
     """Return the intervals of an attempt, and how often its time did not increase."""
-    found, jumps = [], 0
+    intervals, jumps = [], 0
     anchor = points[0]
     paused = 0.0
     if anchor.seconds is not None and 0 < anchor.seconds < MAX_INTERVAL_SECONDS:
-        found.append(Interval(1, anchor.seconds))
+        intervals.append(Interval(1, anchor.seconds))
     elif is_first and anchor.step and least_seconds < (anchor.elapsed or 0.0) < MAX_INTERVAL_SECONDS:
-        found.append(Interval(anchor.step, anchor.elapsed or 0.0, anchor.paused))
+        intervals.append(Interval(anchor.step, anchor.elapsed or 0.0, anchor.paused))
     for after in points[1:]:
         paused += after.paused
         steps, seconds = after.step - anchor.step, _between(anchor, after)
@@ -276,9 +276,9 @@ def _timed(points: Sequence[LogPoint], is_first: bool, least_seconds: float) -> 
         elif after.seconds is None and seconds < least_seconds:
             continue  # too short for what the log rounds to: the next point ends the interval
         else:
-            found.append(Interval(steps, seconds, 0.0 if after.seconds is not None else paused))
+            intervals.append(Interval(steps, seconds, 0.0 if after.seconds is not None else paused))
         anchor, paused = after, 0.0
-    return found, jumps
+    return intervals, jumps
 
 
 def _between(before: LogPoint, after: LogPoint) -> float | None:
@@ -296,10 +296,10 @@ def _usual_pace(intervals: Iterable[Interval]) -> float | None:
     return median(paces) if paces else None
 
 
-def _is_stall(one: Interval, usual: float | None) -> bool:
+def _is_stall(interval: Interval, usual: float | None) -> bool:
     if usual is None:
         return False
-    return one.pace > STALL_RATIO * usual and one.seconds - one.steps * usual > STALL_SECONDS
+    return interval.pace > STALL_RATIO * usual and interval.seconds - interval.steps * usual > STALL_SECONDS
 
 
 # A count of the log, such as tokens so far, as an amount of one step.
@@ -343,10 +343,10 @@ def as_number(value: object) -> float | None:
 
 def stamp_seconds(line: str) -> float | None:
     """Return the seconds since the epoch of the first time stamp of a line; one without a zone is local time."""
-    found = _STAMP.search(line)
-    if found is None:
+    match = _STAMP.search(line)
+    if match is None:
         return None
-    day, time, fraction, zone = found.groups()
+    day, time, fraction, zone = match.groups()
     try:
         moment = datetime.datetime.fromisoformat(
             f"{day}T{time}{'+00:00' if zone in ('Z', 'UTC', 'GMT') else zone or ''}"
@@ -403,8 +403,8 @@ def compute_pace(log: RunLog) -> StepTimes | None:
     else:
         return None
     if not MIN_STEP_SECONDS <= pace.seconds <= MAX_STEP_SECONDS:
-        what = f"{pace.seconds:.3g} seconds per optimizer step"
-        raise fault(log.file, 1, what, "give seconds; name a column step_time_ms where it counts milliseconds")
+        problem = f"{pace.seconds:.3g} seconds per optimizer step"
+        raise fault(log.file, 1, problem, "give seconds; name a column step_time_ms where it counts milliseconds")
     return pace
 
 
@@ -426,8 +426,8 @@ def _of_steps(log: RunLog) -> StepTimes:
             return StepTimes(seconds=seconds, spread=None, steps=steps, dropped=log.interval_steps[0] * warm)
         kept = log.step_seconds[warm:]
     if len(kept) < MIN_TIMED_STEPS:
-        what = f"only {len(kept)} timed steps" + (f" after {warm} of warm-up" if warm else "")
-        raise fault(log.file, 1, what, f"at least {MIN_TIMED_STEPS} are needed: let the run continue for longer")
+        problem = f"only {len(kept)} timed steps" + (f" after {warm} of warm-up" if warm else "")
+        raise fault(log.file, 1, problem, f"at least {MIN_TIMED_STEPS} are needed: let the run continue for longer")
     middle, deviation = _median_deviation(kept)
     spread = deviation / middle if middle > 0 else 0.0
     return StepTimes(seconds=middle, spread=spread, steps=len(kept), dropped=warm)

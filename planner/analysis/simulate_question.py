@@ -220,8 +220,8 @@ def _simulation(
     progress: ProgressCallback | None,
     started: float,
 ) -> Simulation:
-    found = replay_jobs(prepared, plan, settings, progress)
-    job_runs, sources, replayed, runs = found.job_runs, found.sources, found.jobs, found.ranks.size
+    replays = replay_jobs(prepared, plan, settings, progress)
+    job_runs, sources, replayed, runs = replays.job_runs, replays.sources, replays.jobs, replays.ranks.size
     drawing = sum(source is not None for source in sources)
     shift = partial(timetable.shift_timetable, plan, prepared.scenario, prepared.library)
     shifted = {name: shift(outcomes) for name, outcomes in outcomes_by_policy(replayed).items()}
@@ -249,7 +249,7 @@ def _simulation(
         seconds=perf_counter() - started,
         runs_per_second=runs * drawing / spent if drawing else None,
         as_of=plan.as_of,
-        notes=tuple(dict.fromkeys([*found.notes, *notes_of_jobs(job_runs, settings)])),
+        notes=tuple(dict.fromkeys([*replays.notes, *notes_of_jobs(job_runs, settings)])),
         plan=plan,
     )
 
@@ -294,18 +294,18 @@ def replays_of_job(
     job_run: JobRun, source: PathSource | None, replayed: ReplayedJob, moved: timetable.ShiftedJob | None
 ) -> JobReplays:
     """Return the figures of one job; of a timetable its deadline counts from the start of the plan."""
-    one = job_run.job
-    alone = combine_jobs([one], {name: [outcome] for name, outcome in replayed.outcomes.items()})
+    job = job_run.job
+    alone = combine_jobs([job], {name: [outcome] for name, outcome in replayed.outcomes.items()})
     in_turn = {} if moved is None else _in_turn(job_run, moved)
     return JobReplays(
-        name=one.name,
-        gpu=one.gpu,
-        gpus=one.gpus,
-        provider=one.provider,
+        name=job.name,
+        gpu=job.gpu,
+        gpus=job.gpus,
+        provider=job.provider,
         kind=job_run.kind.value,
-        deadline_hours=one.deadline_hours,
+        deadline_hours=job.deadline_hours,
         **(summarise_outcome(alone[PLANNED]) | in_turn),
-        predicted=build_prediction([one]),
+        predicted=build_prediction([job]),
         policies=compare_policies([job_run], [replayed], alone),
         market=_market(job_run, source),
         unfinished=float(np.mean(~replayed.outcomes[PLANNED].done)),
@@ -441,12 +441,12 @@ def _zone_times(path: Paths, tick_hours: float, end_hours: float) -> tuple[ZoneT
     """Return when each recorded zone had machines, until the run ended; none where there was one market."""
     if path.zones_up is None:
         return ()
-    found = []
+    times = []
     for name, flags in zip(path.names, path.zones_up[:, 0], strict=True):
         edges = np.flatnonzero(np.diff(np.concatenate([[False], flags, [False]]))) * tick_hours
         spans = ((float(a), min(float(b), end_hours)) for a, b in edges.reshape(-1, 2) if a < end_hours)
-        found.append(ZoneTimes(zone=name, up=tuple(spans)))
-    return tuple(found)
+        times.append(ZoneTimes(zone=name, up=tuple(spans)))
+    return tuple(times)
 
 
 MAX_OPTIMUM_TICKS = 1_200_000
@@ -551,8 +551,8 @@ def replay_job(job_run: JobRun, source: PathSource, slowness: Floats, progress: 
         slow = slowness[numbers]
         started = process_time()
         paths = source.paths(numbers)
-        found = _replay_to_deadlines(policy, job_run.run, paths, tick, _planned_deadlines(job_run, slow), slow)
-        planned = _job_outcome(job_run, slow, found, paths, tick)
+        replays = _replay_to_deadlines(policy, job_run.run, paths, tick, _planned_deadlines(job_run, slow), slow)
+        planned = _job_outcome(job_run, slow, replays, paths, tick)
         seconds += process_time() - started
         parts.append({PLANNED: planned})
         if not first:
@@ -591,11 +591,11 @@ def _replay_to_deadlines(
 def _replay_baselines(job_run: JobRun, paths: Paths, tick: float, slow: Floats) -> dict[str, JobOutcome]:
     """Replay the baseline policies with the same work, deadlines, paths and speeds."""
     run, deadlines = job_run.run, run_deadlines(job_run, slow)
-    found = {ON_DEMAND_ONLY: _on_demand_outcome(job_run, slow)}
+    outcomes = {ON_DEMAND_ONLY: _on_demand_outcome(job_run, slow)}
     for name, rule in ((GREEDY, Greedy(run, tick)), (UNIFORM, UniformProgress(run, tick, job_run.target_hours))):
         replays = _replay_to_deadlines(rule, run, paths, tick, deadlines, slow)
-        found[name] = _job_outcome(job_run, slow, replays, paths, tick)
-    return found
+        outcomes[name] = _job_outcome(job_run, slow, replays, paths, tick)
+    return outcomes
 
 
 def _offline_optimum(job_run: JobRun, paths: Paths, tick: float, slow: Floats) -> Floats:
@@ -663,8 +663,8 @@ def _typical_timeline(
     at = int(np.argmin(np.where(usual, np.abs(outcome.usd - np.median(outcome.usd)), np.inf)))
     zones = None if paths.zones_up is None else paths.zones_up[:, [at]]
     deadline = float(_planned_deadlines(job_run, slow)[at])
-    one = Paths(paths.up[[at]], paths.age_hours[[at]], zones, paths.names)
-    return build_timeline(job_run, policy, one, tick, deadline, float(slow[at]))
+    path = Paths(paths.up[[at]], paths.age_hours[[at]], zones, paths.names)
+    return build_timeline(job_run, policy, path, tick, deadline, float(slow[at]))
 
 
 HISTOGRAM_BINS = 60
@@ -688,14 +688,14 @@ def combine_jobs(
 
     `fixed_usd` is paid next to the jobs, for reservations.
     """
-    found = {name: _combine_policy(jobs, several) for name, several in outcomes.items()}
-    return {name: replace(outcome, usd=outcome.usd + fixed_usd) for name, outcome in found.items()}
+    combined = {name: _combine_policy(jobs, several) for name, several in outcomes.items()}
+    return {name: replace(outcome, usd=outcome.usd + fixed_usd) for name, outcome in combined.items()}
 
 
 def outcomes_by_policy(replayed: Sequence[ReplayedJob]) -> dict[str, list[JobOutcome]]:
     """Return the outcomes of all jobs by policy; a job to which a policy does not apply stays as planned."""
-    names = dict.fromkeys(name for each in replayed for name in each.outcomes)
-    return {name: [each.outcomes.get(name, each.outcomes[PLANNED]) for each in replayed] for name in names}
+    names = dict.fromkeys(name for job in replayed for name in job.outcomes)
+    return {name: [job.outcomes.get(name, job.outcomes[PLANNED]) for job in replayed] for name in names}
 
 
 def _combine_policy(jobs: Sequence[Assignment | RlRun], several: Sequence[JobOutcome]) -> PlanOutcome:
@@ -745,7 +745,7 @@ def compare_policies(
     )
     means = {name: math.fsum(float(np.mean(_objective_values(*pair, name))) for pair in pairs) for name in whole}
     least = means[PLANNED] - below
-    found = {
+    figures = {
         name: PolicyFigures(
             **summarise_outcome(outcome),
             usd_over_optimum=means[name] - least,
@@ -754,14 +754,14 @@ def compare_policies(
         for name, outcome in whole.items()
     }
     paid = None if any(job_run.waiting_usd for job_run in job_runs) else _optimum_cost(replayed, least)
-    found[OPTIMUM] = PolicyFigures(cost_usd=paid, usd_over_optimum=0.0, share_over_optimum=0.0)
-    return found
+    figures[OPTIMUM] = PolicyFigures(cost_usd=paid, usd_over_optimum=0.0, share_over_optimum=0.0)
+    return figures
 
 
 def _objective_values(job_run: JobRun, replayed: ReplayedJob, name: str) -> Floats:
     """Return the objective of the plan, (runs,): dollars plus the value of the hours."""
-    one = replayed.outcomes.get(name, replayed.outcomes[PLANNED])
-    return np.asarray(one.usd + job_run.waiting_usd * one.hours)
+    outcome = replayed.outcomes.get(name, replayed.outcomes[PLANNED])
+    return np.asarray(outcome.usd + job_run.waiting_usd * outcome.hours)
 
 
 def _optimum_cost(replayed: Sequence[ReplayedJob], mean: float) -> Distribution:

@@ -205,10 +205,10 @@ def _bill(before: Assignment, after: Assignment) -> dict[str, Any]:
 
 
 def _usd_by_item(job: Assignment) -> dict[str, float]:
-    found: dict[str, float] = {}
+    usd: dict[str, float] = {}
     for line in job.bill:
-        found[line.item] = found.get(line.item, 0.0) + line.usd
-    return found
+        usd[line.item] = usd.get(line.item, 0.0) + line.usd
+    return usd
 
 
 def _effects(
@@ -487,19 +487,19 @@ def _least_restrictive(axis: Axis) -> int:
     return max(range(len(axis.numbers)), key=[ease * number for number in axis.numbers].__getitem__)
 
 
-def scenario_at(scenario: Scenario, one: SweepRange, setting: str) -> Scenario:
+def scenario_at(scenario: Scenario, sweep_range: SweepRange, setting: str) -> Scenario:
     """Return the scenario at one value; faults name the range of the value."""
     try:
         return change_scenario(scenario, [setting])
     except ScenarioError as error:
-        name = range_name(f"{one.path}={setting.partition('=')[2]}")
-        raise ScenarioError([Fault(name, 0, f.where, f.what, _fix(f, one)) for f in error.faults]) from None
+        name = range_name(f"{sweep_range.path}={setting.partition('=')[2]}")
+        raise ScenarioError([Fault(name, 0, f.where, f.what, _fix(f, sweep_range)) for f in error.faults]) from None
 
 
-def _fix(fault: Fault, one: SweepRange) -> str:
+def _fix(fault: Fault, sweep_range: SweepRange) -> str:
     """Return the fix of a fault: a unit that is missing is missing three times in a range."""
-    if fault.what.endswith("has no unit") and one.numbers and not one.unit:
-        return f"such as {one.path}={one.values[0]}h:{one.values[-1]}h:STEPh"
+    if fault.what.endswith("has no unit") and sweep_range.numbers and not sweep_range.unit:
+        return f"such as {sweep_range.path}={sweep_range.values[0]}h:{sweep_range.values[-1]}h:STEPh"
     return fault.fix
 
 
@@ -612,8 +612,8 @@ def tornado(
     if open_jobs(scenario):
         fixed = open_choices.fix_choice(scenario, options, library)
         if fixed.plan.jobs:
-            found = tornado(fixed.scenario, options, library, by)
-            return found.model_copy(update={"base": fixed.plan, "settings": settings, "fixed": fixed.lines})
+            answer = tornado(fixed.scenario, options, library, by)
+            return answer.model_copy(update={"base": fixed.plan, "settings": settings, "fixed": fixed.lines})
     solver = VariantSolver(library or library_of([scenario]), options, centre=scenario)
     plan = plan or solver.solve(scenario, explains=True)
     parameters: tuple[Parameter, ...] = ()
@@ -683,21 +683,21 @@ def _job_limits(scenario: Scenario, by: float) -> Iterator[Parameter]:
     """Yield what each job is asked for: a deadline, or the latency of a service."""
     for job in scenario.jobs:
         if job.deadline_hours is not None:
-            what = f"deadline{_job_suffix(scenario, job.name)}"
-            yield _scaled_parameter(what, f"jobs.{job.name}.deadline", job.deadline_hours, by, unit="h")
+            label = f"deadline{_job_suffix(scenario, job.name)}"
+            yield _scaled_parameter(label, f"jobs.{job.name}.deadline", job.deadline_hours, by, unit="h")
         elif isinstance(job, ServeJob):
             yield from _service_limits(job, _job_suffix(scenario, job.name), by)
 
 
 def _service_limits(job: ServeJob, whose: str, by: float) -> Iterator[Parameter]:
     """Yield what a service is asked for: its latency, its replicas, its headroom."""
-    for name, what in (("tpot", "time per token"), ("ttft", "time to the first token")):
+    for name, label in (("tpot", "time per token"), ("ttft", "time to the first token")):
         seconds = getattr(job.latency, f"{name}_seconds")
         if seconds is not None:
             path = f"jobs.{job.name}.latency.{name}"
             ends = [f"{seconds * factor * MILLISECONDS:.6g}ms" for factor in (1.0, 1 - by, 1 + by)]
             down, up = ((end, (f"{path}={end}",)) for end in ends[1:])
-            yield Parameter(f"{what}{whose}", path, ends[0], down, up)
+            yield Parameter(f"{label}{whose}", path, ends[0], down, up)
     if job.replicas.min > 0:
         yield _integer_parameter(f"least replicas{whose}", f"jobs.{job.name}.replicas.min", job.replicas.min, by, 0)
     if job.headroom > 0:
@@ -707,9 +707,9 @@ def _service_limits(job: ServeJob, whose: str, by: float) -> Iterator[Parameter]
 def _service_load(job: ServeJob, whose: str, by: float) -> Iterator[Parameter]:
     """Yield the load at the peak and the lengths of prompts and answers."""
     where = f"jobs.{job.name}.load"
-    for name, what in (("per_second", "load, requests/s"), ("concurrent", "load, requests in flight")):
+    for name, label in (("per_second", "load, requests/s"), ("concurrent", "load, requests in flight")):
         if (peak := getattr(job.load, name)) is not None:
-            yield _scaled_parameter(f"{what}{whose}", f"{where}.{name}", peak, by)
+            yield _scaled_parameter(f"{label}{whose}", f"{where}.{name}", peak, by)
     for name in ("input_tokens", "output_tokens"):
         tokens = getattr(job.load, name)
         if tokens is not None:
@@ -758,33 +758,33 @@ def _estimates(scenario: Scenario, by: float) -> Iterator[Parameter]:
         unit = next((unit for unit in units if getattr(job.work, unit, None) is not None), None)
         if unit is None:  # prompts by a table of lengths have no single amount
             continue
-        what = f"work{_job_suffix(scenario, job.name)} ({unit})"
-        yield _integer_parameter(what, f"jobs.{job.name}.work.{unit}", getattr(job.work, unit), by, 1)
+        label = f"work{_job_suffix(scenario, job.name)} ({unit})"
+        yield _integer_parameter(label, f"jobs.{job.name}.work.{unit}", getattr(job.work, unit), by, 1)
         if isinstance(job, RlJob) and job.work.output_tokens is not None:
-            what = f"output_tokens{_job_suffix(scenario, job.name)}"
-            yield _scaled_parameter(what, f"jobs.{job.name}.work.output_tokens", job.work.output_tokens, by)
+            label = f"output_tokens{_job_suffix(scenario, job.name)}"
+            yield _scaled_parameter(label, f"jobs.{job.name}.work.output_tokens", job.work.output_tokens, by)
 
 
-def _factor(what: str, path: str, by: float, down: tuple[str, ...], up: tuple[str, ...]) -> Parameter:
+def _factor(label: str, path: str, by: float, down: tuple[str, ...], up: tuple[str, ...]) -> Parameter:
     """Return a parameter whose settings multiply figures by the factors 1 - by and 1 + by."""
-    return Parameter(what, path, "x 1", (f"x {figure_text(1 - by)}", down), (f"x {figure_text(1 + by)}", up))
+    return Parameter(label, path, "x 1", (f"x {figure_text(1 - by)}", down), (f"x {figure_text(1 + by)}", up))
 
 
 def _scaled_parameter(
-    what: str, path: str, base: float, by: float, least: float = 0.0, most: float = math.inf, unit: str = ""
+    label: str, path: str, base: float, by: float, least: float = 0.0, most: float = math.inf, unit: str = ""
 ) -> Parameter:
     """Return a figure that changes by a share, between two bounds."""
-    return _parameter(what, path, base, max(base * (1 - by), least), min(base * (1 + by), most), unit)
+    return _parameter(label, path, base, max(base * (1 - by), least), min(base * (1 + by), most), unit)
 
 
-def _integer_parameter(what: str, path: str, count: int, by: float, least: int) -> Parameter:
+def _integer_parameter(label: str, path: str, count: int, by: float, least: int) -> Parameter:
     """Return a whole number rounded outwards; an error of floating point does not count as a fraction."""
     low = max(least, math.floor(round(count * (1 - by), 6)))
-    return _parameter(what, path, count, low, math.ceil(round(count * (1 + by), 6)))
+    return _parameter(label, path, count, low, math.ceil(round(count * (1 + by), 6)))
 
 
-def _parameter(what: str, path: str, base: float, low: float, high: float, unit: str = "") -> Parameter:
+def _parameter(label: str, path: str, base: float, low: float, high: float, unit: str = "") -> Parameter:
     """Return a parameter with its ends as shown and as settings, each with the unit."""
     shown = [f"{figure_text(value)} {unit}".rstrip() for value in (base, low, high)]
     down, up = ((f"{path}={value!r}{unit}",) for value in (low, high))
-    return Parameter(what, path, shown[0], (shown[1], down), (shown[2], up))
+    return Parameter(label, path, shown[0], (shown[1], down), (shown[2], up))

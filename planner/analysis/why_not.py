@@ -381,10 +381,10 @@ def _refusal(prepared: PreparedScenario, query: WhyNotQuery, machines: list[Mach
     for machine in machines:
         card = GpuClass.of(library.gpu(machine.gpu))
         recipes = [r for r in enumerate_recipes(job, card, machine.gpus > 1, library) if matches_query(r, query)]
-        found = [find_incompatibility(recipe, card, library, architecture) for recipe in recipes]
-        if any(reason is None for reason in found):
+        refusals = [find_incompatibility(recipe, card, library, architecture) for recipe in recipes]
+        if any(reason is None for reason in refusals):
             return ""
-        reasons.update(reason for reason in found if reason)
+        reasons.update(reason for reason in refusals if reason)
         if not recipes:
             reasons[_no_recipe(query, job, machine, card, library)] += 1
     return reasons.most_common(1)[0][0]
@@ -407,9 +407,9 @@ def _try_machines(
     prepared: PreparedScenario, query: WhyNotQuery, machines: list[Machine]
 ) -> tuple[list[MemoryShortfall], list[HostShortfall], bool]:
     """Return matching recipes that do not fit, on GPUs and on hosts, smallest shortfall first; whether others fit."""
-    one, limits = prepared.candidates[query.job], prepared.scenario.limits
+    candidates, limits = prepared.candidates[query.job], prepared.scenario.limits
     job = pin_techniques(prepared, query)
-    made = enumerate_configurations(job, one.architecture, machines, prepared.library, limits.vram_headroom)
+    made = enumerate_configurations(job, candidates.architecture, machines, prepared.library, limits.vram_headroom)
     misses = [miss for miss in made.misses if matches_query(miss.recipe, query)]
     some_fit = any(matches_query(made.ways.recipes[index], query) for index in set(made.ways.recipe.tolist()))
     hosts = [miss for miss in made.small_hosts if matches_query(miss.recipe, query)]
@@ -421,20 +421,25 @@ def _try_machines(
 
 
 def _evaluator(prepared: PreparedScenario, query: WhyNotQuery, miss: MemoryShortfall) -> MemoryEvaluator:
-    one = prepared.candidates[query.job]
+    candidates = prepared.candidates[query.job]
     return MemoryEvaluator.of(
-        one.job, one.physics.shape, miss.recipe, miss.machine, prepared.scenario.limits.vram_headroom, prepared.library
+        candidates.job,
+        candidates.physics.shape,
+        miss.recipe,
+        miss.machine,
+        prepared.scenario.limits.vram_headroom,
+        prepared.library,
     )
 
 
 def _memory(prepared: PreparedScenario, query: WhyNotQuery, miss: MemoryShortfall) -> Blockers:
     evaluator = _evaluator(prepared, query, miss)
     vram = evaluator.vram(evaluator.at(1, MANY_ACCUMULATION_STEPS))
-    what = describe_method(miss.recipe)
+    way = describe_method(miss.recipe)
     how = [f"{miss.recipe.activation_checkpointing} checkpointing", miss.recipe.optimizer]
     how += [miss.recipe.sharding] if miss.machine.gpus > 1 else []
     return (
-        f"{what} on {miss.machine.gpus:,} x {miss.machine.gpu} needs {vram.peak:.1f} GiB per GPU at a micro-batch of 1"
+        f"{way} on {miss.machine.gpus:,} x {miss.machine.gpu} needs {vram.peak:.1f} GiB per GPU at a micro-batch of 1"
         f" ({', '.join(how)}); {vram.usable:.1f} are usable: {vram.peak - vram.usable:.1f} short",
         *_encoders(evaluator),
         *_more_gpus(prepared, query, miss),
@@ -471,7 +476,7 @@ def find_remedies(prepared: PreparedScenario, query: WhyNotQuery, solve: SolveQu
 
     If the job's techniques exclude the query, each remedy names the settings that admit it as well.
     """
-    found = []
+    remedies = []
     for change, setting, changed in _possible_remedies(prepared, query):
         also = settings_to_allow(prepared, changed)
         try:
@@ -480,8 +485,8 @@ def find_remedies(prepared: PreparedScenario, query: WhyNotQuery, solve: SolveQu
             continue
         if plan is not None:
             figures = {"plan": plan.description, "cost_usd": plan.cost_usd, "hours": plan.hours}
-            found.append(Remedy(change=change, setting=setting, also=also, **figures))
-    return tuple(sorted(found, key=lambda remedy: (not remedy.setting, remedy.cost_usd))[:MAX_WHY_NOT_REMEDIES])
+            remedies.append(Remedy(change=change, setting=setting, also=also, **figures))
+    return tuple(sorted(remedies, key=lambda remedy: (not remedy.setting, remedy.cost_usd))[:MAX_WHY_NOT_REMEDIES])
 
 
 def _possible_remedies(prepared: PreparedScenario, query: WhyNotQuery) -> Iterator[tuple[str, str, WhyNotQuery]]:
@@ -527,14 +532,14 @@ def _memory_saving_settings(
         if 0 < longest < shape.sequence:
             change = f"sequence_length {longest:,} instead of {shape.sequence:,}"
             yield change, f"jobs.{query.job}.sequence_length={longest}"
-    found: dict[str, str] = {}
+    setting_of: dict[str, str] = {}
     for miss in shortfalls:
         gpu, gpus = library.gpu(miss.machine.gpu), miss.machine.gpus
         for change, settings in memory_saving_changes(miss.recipe, gpu, gpus, library):
             for name, value in settings.items():
                 if settings.keys() <= UNTRIED_SETTINGS.keys() and name not in query.techniques:
-                    found[change] = f"jobs.{query.job}.{UNTRIED_SETTINGS[name]}={value}"
-    yield from found.items()
+                    setting_of[change] = f"jobs.{query.job}.{UNTRIED_SETTINGS[name]}={value}"
+    yield from setting_of.items()
 
 
 # The answer: the query is fixed and the program solved again; else the least change of limits that admits it.
@@ -549,21 +554,24 @@ SAME_COST_USD = 0.01
 def answer_query(prepared: PreparedScenario, plan: ResolvedPlan | None, query: WhyNotQuery) -> WhyNot:
     """Return the answer to one query; `plan` is that of the scenario, None if there is none."""
     base = _with_every_offer(prepared, query)
-    found = solve_query(base, query)
-    if found is not None:
-        same = plan is not None and _is_same(plan, found, query.job)
+    alternative = solve_query(base, query)
+    if alternative is not None:
+        same = plan is not None and _is_same(plan, alternative, query.job)
         if same:
-            return _priced_answer(query, plan, found, status="chosen")
-        least = _of_least_cost(base, query, found)
+            return _priced_answer(query, plan, alternative, status="chosen")
+        least = _of_least_cost(base, query, alternative)
         reasons = _differences(plan, least, query.job) if plan is not None else ()
-        return _priced_answer(query, plan, least, status="possible", reasons=(*reasons, *_near_tie(least, found)))
+        return _priced_answer(query, plan, least, status="possible", reasons=(*reasons, *_near_tie(least, alternative)))
     relaxed = _relaxed_matches(base, query)
     if relaxed is not None:
         verified = verified_relaxations(base, relaxed, lambda changed: solve_query(changed, query), 1)
         if verified:
-            (found, changes), *_ = verified
-            reasons, relax = tuple(_reason(change, base) for change in changes), build_relaxations(found, changes, 1)
-            return _priced_answer(query, plan, found, status="beyond", reasons=reasons, relax=tuple(relax))
+            (alternative, changes), *_ = verified
+            reasons, relax = (
+                tuple(_reason(change, base) for change in changes),
+                build_relaxations(alternative, changes, 1),
+            )
+            return _priced_answer(query, plan, alternative, status="beyond", reasons=reasons, relax=tuple(relax))
     reasons, memory = find_blockers(base, query)
     return WhyNot(
         asked=query.text,
@@ -574,16 +582,21 @@ def answer_query(prepared: PreparedScenario, plan: ResolvedPlan | None, query: W
     )
 
 
-def _priced_answer(query: WhyNotQuery, plan: ResolvedPlan | None, found: ResolvedPlan, **answer: Any) -> WhyNot:
+def _priced_answer(query: WhyNotQuery, plan: ResolvedPlan | None, alternative: ResolvedPlan, **answer: Any) -> WhyNot:
     """Return an answer with the price of X, and how it compares with that of the plan."""
-    times = found.cost_usd / plan.cost_usd if plan is not None and plan.cost_usd > 0 else None
-    figures = {"plan": found.description, "cost_usd": found.cost_usd, "hours": found.hours, "times": times}
-    offer = found.prepared.market.offers[int(found.chosen.offer[query.job])]
-    figures["hours_at_confidence"] = found.late_hours
-    share = float(found.as_run[1][query.job])
-    figures["usd_per_hour"] = rent_usd_per_hour(offer, int(found.chosen.gpus[query.job]), share)
+    times = alternative.cost_usd / plan.cost_usd if plan is not None and plan.cost_usd > 0 else None
+    figures = {
+        "plan": alternative.description,
+        "cost_usd": alternative.cost_usd,
+        "hours": alternative.hours,
+        "times": times,
+    }
+    offer = alternative.prepared.market.offers[int(alternative.chosen.offer[query.job])]
+    figures["hours_at_confidence"] = alternative.late_hours
+    share = float(alternative.as_run[1][query.job])
+    figures["usd_per_hour"] = rent_usd_per_hour(offer, int(alternative.chosen.gpus[query.job]), share)
     if plan is not None:
-        figures["verdict"] = _verdict(plan, found, query.job)
+        figures["verdict"] = _verdict(plan, alternative, query.job)
     return WhyNot(asked=query.text, **figures, **answer)
 
 
@@ -609,14 +622,16 @@ def keep_matches(prepared: PreparedScenario, query: WhyNotQuery) -> PreparedScen
     """
     scenario, (floor, cap) = prepared.scenario, query.spot_bounds
     candidates, screened = list(prepared.candidates), list(prepared.screened)
-    one = candidates[query.job]
-    one = one.rows(match_rows(one, one.table, named_offers(prepared, query), query))
+    job_candidates = candidates[query.job]
+    job_candidates = job_candidates.rows(
+        match_rows(job_candidates, job_candidates.table, named_offers(prepared, query), query)
+    )
     share = scenario.limits.spot_share
     bounds = share.model_copy(update={"min": max(share.min, floor), "max": min(share.max, cap)})
     limits = scenario.limits.model_copy(update={"spot_share": bounds})
     waiting = CandidateObjective.of(scenario).waiting_usd
-    candidates[query.job] = one
-    screened[query.job] = screen(one, prepared.market, limits, prepared.library, waiting_usd=waiting)
+    candidates[query.job] = job_candidates
+    screened[query.job] = screen(job_candidates, prepared.market, limits, prepared.library, waiting_usd=waiting)
     return replace(prepared, candidates=tuple(candidates), screened=tuple(screened))
 
 
@@ -627,8 +642,8 @@ def rows_in_market(query: WhyNotQuery) -> Callable[[int, ScreenedCandidates], Sc
     def keep(index: int, screened: ScreenedCandidates) -> ScreenedCandidates:
         if index != query.job:
             return screened
-        one = screened.select((screened.table.share_low <= cap) & (screened.table.share_high >= floor))
-        return replace(one, table=in_market(one.table, query))
+        within = screened.select((screened.table.share_low <= cap) & (screened.table.share_high >= floor))
+        return replace(within, table=in_market(within.table, query))
 
     return keep
 
@@ -660,10 +675,10 @@ def _fix_techniques(scenario: Scenario, query: WhyNotQuery) -> Scenario:
     return with_job(scenario, query.job, {"framework": framework, "techniques": techniques.model_copy(update=update)})
 
 
-def match_rows(one: JobCandidates, table: CandidateTable, offers: Flags, query: WhyNotQuery) -> Flags:
+def match_rows(candidates: JobCandidates, table: CandidateTable, offers: Flags, query: WhyNotQuery) -> Flags:
     """Return the rows (n,) of a table of the job whose offer, GPUs, market and recipe match the query."""
     floor, cap = query.spot_bounds
-    fits = np.asarray([matches_query(recipe, query) for recipe in one.recipes], dtype=bool)
+    fits = np.asarray([matches_query(recipe, query) for recipe in candidates.recipes], dtype=bool)
     mask = offers[table.offer] & fits[table.recipe] & (table.share_low <= cap) & (table.share_high >= floor)
     return np.asarray(mask & (table.gpus == query.given.get("gpus", table.gpus)), dtype=bool)
 
@@ -680,14 +695,14 @@ def in_market(table: CandidateTable, query: WhyNotQuery, members: Flags | bool =
 def _relaxed_matches(prepared: PreparedScenario, query: WhyNotQuery) -> RelaxedCandidates | None:
     """Return every candidate that runs the job as the query asks, whatever limits it breaks; None if there is none."""
     job, pinned = prepared.scenario.jobs[query.job], pin_techniques(prepared, query)
-    one = prepared.candidates[query.job]
+    candidates = prepared.candidates[query.job]
     headroom = prepared.scenario.limits.vram_headroom
     margins = [headroom, *([0.0] if margin_of(job, prepared.scenario.limits, prepared.library) > 0 else [])]
     offers = named_offers(prepared, query)
     pieces = []
     for margin in margins:
-        names, both = one.table.jobs, Margins(margin, one.run_hours.budget_confidence)
-        made = enumerate_candidates(pinned, one.architecture, prepared.market, names, prepared.library, both)
+        names, both = candidates.table.jobs, Margins(margin, candidates.run_hours.budget_confidence)
+        made = enumerate_candidates(pinned, candidates.architecture, prepared.market, names, prepared.library, both)
         pieces.append(made.rows(match_rows(made, made.table, offers, query)))
     if not any(len(piece.table) for piece in pieces):
         return None
@@ -698,25 +713,31 @@ def _relaxed_matches(prepared: PreparedScenario, query: WhyNotQuery) -> RelaxedC
     return replace(relaxed, table=in_market(relaxed.table, query, relaxed.table.job == query.job))
 
 
-def _is_same(plan: ResolvedPlan, found: ResolvedPlan, job: int) -> bool:
+def _is_same(plan: ResolvedPlan, alternative: ResolvedPlan, job: int) -> bool:
     """Return whether two plans run a job on the same machines with the same recipe, at the same objective."""
-    return _kind(found, job) == _kind(plan, job) and abs(found.objective - plan.objective) < SAME_COST_USD
+    return _kind(alternative, job) == _kind(plan, job) and abs(alternative.objective - plan.objective) < SAME_COST_USD
 
 
 def _kind(plan: ResolvedPlan, job: int) -> tuple[object, ...]:
-    one, row = plan.prepared.candidates[job], plan.rows[job]
-    offer = plan.prepared.market.offers[int(one.table.offer[row])]
-    return offer.provider, offer.gpu, int(one.table.gpus[row]), recipe_of(one, row), round(plan.shares[job], 2)
+    candidates, row = plan.prepared.candidates[job], plan.rows[job]
+    offer = plan.prepared.market.offers[int(candidates.table.offer[row])]
+    return (
+        offer.provider,
+        offer.gpu,
+        int(candidates.table.gpus[row]),
+        recipe_of(candidates, row),
+        round(plan.shares[job], 2),
+    )
 
 
-def _differences(plan: ResolvedPlan, found: ResolvedPlan, job: int) -> tuple[str, ...]:
+def _differences(plan: ResolvedPlan, alternative: ResolvedPlan, job: int) -> tuple[str, ...]:
     """Return what makes the difference: the price of an hour, the hours, commitments, GPUs; largest factor first.
 
     What speaks for X comes last. Dollars per hour are those of the bill: on spot a run also waits, for nothing.
     """
-    (price, hours), (price_x, hours_x) = _per_hour(plan, job), _per_hour(found, job)
-    gpus, gpus_x = int(plan.chosen.gpus[job]), int(found.chosen.gpus[job])
-    hour = "an hour with waiting" if max(plan.shares[job], found.shares[job]) > 0 else "an hour"
+    (price, hours), (price_x, hours_x) = _per_hour(plan, job), _per_hour(alternative, job)
+    gpus, gpus_x = int(plan.chosen.gpus[job]), int(alternative.chosen.gpus[job])
+    hour = "an hour with waiting" if max(plan.shares[job], alternative.shares[job]) > 0 else "an hour"
     reasons, although = [], []
     for with_x, usual, words in (
         (price_x, price, f"{hour} costs ${price_x:,.2f} against ${price:,.2f}"),
@@ -732,43 +753,43 @@ def _differences(plan: ResolvedPlan, found: ResolvedPlan, job: int) -> tuple[str
         elif usual > MIN_FACTOR * with_x:
             although.append(f"although {words} ({_format_factor(with_x / usual)})")
     described = [words for _, words in sorted(reasons, reverse=True)]
-    market, place = found.prepared.market, int(found.chosen.offer[job])
-    if break_even := describe_break_even(market, market.offers[place], float(found.chosen.instances[job])):
+    market, place = alternative.prepared.market, int(alternative.chosen.offer[job])
+    if break_even := describe_break_even(market, market.offers[place], float(alternative.chosen.instances[job])):
         described.append(f"its commitment {break_even}")
     if not gpus or not gpus_x:
         described.insert(0, "it charges for tokens or runs, not for hours" if gpus else "it is paid by the hour")
     elif gpus != gpus_x:
         described.append(f"{gpus_x:,} GPU{'s' if gpus_x > 1 else ''} against {gpus:,}")
-    penalty = float(found.chosen.penalty_usd[job] - plan.chosen.penalty_usd[job])
+    penalty = float(alternative.chosen.penalty_usd[job] - plan.chosen.penalty_usd[job])
     if abs(penalty) >= 0.01:
         described.append(f"penalties make ${penalty:+,.2f}".replace("$-", "-$").replace("$+", "+$"))
     return (*described, *although)
 
 
-def _of_least_cost(prepared: PreparedScenario, query: WhyNotQuery, found: ResolvedPlan) -> ResolvedPlan:
+def _of_least_cost(prepared: PreparedScenario, query: WhyNotQuery, alternative: ResolvedPlan) -> ResolvedPlan:
     """Return the plan of least cost with X, which tables of other ways show, in place of a near tie that costs more."""
-    scenario = found.prepared.scenario
+    scenario = alternative.prepared.scenario
     in_dollars = scenario.objective_kind == "cost" and scenario.has_plain_dollars
-    if not in_dollars or round(found.cost_usd, 2) <= round(found.objective, 2):
-        return found
+    if not in_dollars or round(alternative.cost_usd, 2) <= round(alternative.objective, 2):
+        return alternative
     strict = {"solve": prepared.scenario.solve.model_copy(update={"ties": 0.0})}
-    return solve_query(replace(prepared, scenario=prepared.scenario.model_copy(update=strict)), query) or found
+    return solve_query(replace(prepared, scenario=prepared.scenario.model_copy(update=strict)), query) or alternative
 
 
-def _near_tie(least: ResolvedPlan, found: ResolvedPlan) -> tuple[str, ...]:
+def _near_tie(least: ResolvedPlan, alternative: ResolvedPlan) -> tuple[str, ...]:
     """Return what `solve` with X alone prefers where that is a near tie of the least cost shown."""
-    if least is found:
+    if least is alternative:
         return ()
-    late = f"by {found.late_hours:,.1f} h"
-    return (f"with it alone planner solve prefers a near tie: ${found.cost_usd:,.2f}, {late} (solve.ties)",)
+    late = f"by {alternative.late_hours:,.1f} h"
+    return (f"with it alone planner solve prefers a near tie: ${alternative.cost_usd:,.2f}, {late} (solve.ties)",)
 
 
-def _verdict(plan: ResolvedPlan, found: ResolvedPlan, job: int) -> str:
+def _verdict(plan: ResolvedPlan, alternative: ResolvedPlan, job: int) -> str:
     """Return how the objective with X differs from that of the plan, in the words of the tables of other ways."""
     objective = CandidateObjective.of(plan.prepared.scenario)
     by_time = objective.by_time
-    values = [one.hours if by_time else one.cost_usd for one in (found, plan)]
-    gpus = [one.prepared.market.gpus[int(one.chosen.offer[job])] for one in (found, plan)]
+    values = [compared.hours if by_time else compared.cost_usd for compared in (alternative, plan)]
+    gpus = [compared.prepared.market.gpus[int(compared.chosen.offer[job])] for compared in (alternative, plan)]
     sigma = difference_sigma(plan.prepared.library, gpus[0] == gpus[1])
     return describe_difference(values[0], values[1], sigma, objective.comparatives if by_time else COST_WORDS)
 
@@ -788,9 +809,9 @@ def _format_factor(factor: float) -> str:
 def _per_hour(plan: ResolvedPlan, job: int) -> tuple[float, float]:
     """Return dollars per expected hour of one job, and its expected hours."""
     table, shares = plan.as_run
-    one, share = table.rows(np.asarray([job])), shares[[job]]
-    hours = float(one.hours(share)[0])
-    return float(one.cost_usd(share)[0]) / hours, hours
+    row, share = table.rows(np.asarray([job])), shares[[job]]
+    hours = float(row.hours(share)[0])
+    return float(row.cost_usd(share)[0]) / hours, hours
 
 
 REASONS = {
@@ -820,8 +841,8 @@ def _reason(change: LimitChange, base: PreparedScenario) -> str:
         confidence, plans = job.confidence * 100 if job else None, "plan" if new == 1 else "plans"
         name = limit.removeprefix("limits.").partition(".")[2]
         return reason.format(new=new, old=old, name=name, confidence=confidence, plans=plans)
-    what = str(new).removeprefix("allow also ")
+    allowed = str(new).removeprefix("allow also ")
     kind, _, names = str(old).partition(" ")
     if kind == "forbid":
-        return f"{limit} forbids {what}"
-    return f"{limit} allows {names if kind == 'allow' else old}, not {what}"
+        return f"{limit} forbids {allowed}"
+    return f"{limit} allows {names if kind == 'allow' else old}, not {allowed}"

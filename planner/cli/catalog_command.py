@@ -53,20 +53,20 @@ def import_architecture(model: str, path: str | None, name: str | None) -> None:
         if not target.endswith((".yaml", ".yml")):
             raise click.UsageError("FILE must end in .yaml: so a scenario knows it", click.get_current_context())
         check_writable(target)
-    found = read_model(model, name)
+    imported = read_model(model, name)
     words = ["planner", "architectures", "import", model, *(["--name", name] if name else [])]
-    card = found.card.model_dump(mode="json", exclude_defaults=True)
+    card = imported.card.model_dump(mode="json", exclude_defaults=True)
     text = f"# Written by {printable(shlex.join(words))}\n{yaml_text(card)}"
     if target is None:
         show(text.rstrip("\n"))
     else:
         check_unread(target)
         write_text_atomically(target, text)
-    show(f"{found.card.name}: {found.card.family}, {found.card.parameters:,} parameters", err=True)
-    if found.card.notes:
-        show(f"  {found.card.notes}", err=True)
-    if found.shipped:
-        show(f"  the program knows it as {found.shipped}", err=True)
+    show(f"{imported.card.name}: {imported.card.family}, {imported.card.parameters:,} parameters", err=True)
+    if imported.card.notes:
+        show(f"  {imported.card.notes}", err=True)
+    if imported.shipped:
+        show(f"  the program knows it as {imported.shipped}", err=True)
 
 
 # `architectures`, `gpus` and `schema`: the library of models and GPUs, and the format of a scenario.
@@ -131,10 +131,10 @@ def gpus_show(name: str, as_json: bool) -> None:
     from planner.library.reading import CardNames, read_library
 
     names = CardNames("gpus")
-    found = names.canonical(name)
-    if found is None:
+    card_name = names.canonical(name)
+    if card_name is None:
         raise LibraryError([Fault(name, 0, "", "unknown GPU", names.suggestion(name))])
-    _show(read_library([]).gpus[found], as_json)
+    _show(read_library([]).gpus[card_name], as_json)
 
 
 @click.command()
@@ -261,23 +261,23 @@ def offers_list(inventory: str | None, gpu: str | None, provider: str | None, as
     """
     from planner.report.catalog_text import OFFER_COLUMNS, table
 
-    found = read_market(inventory)
-    chosen = chosen_offers(found, gpu, provider, "--")
-    why = "" if chosen else _why_none(found, _cards_like(gpu, "--") if gpu else None, gpu, provider)
+    listed = read_market(inventory)
+    chosen = chosen_offers(listed, gpu, provider, "--")
+    why = "" if chosen else _why_none(listed, _cards_like(gpu, "--") if gpu else None, gpu, provider)
     write_either(as_json, [_facts(*row) for row in chosen], lambda _: why or table(OFFER_COLUMNS, chosen))
 
 
 def chosen_offers(
-    found: Sequence[Offer], gpu: str | None, provider: str | None, prefix: str
+    listed: Sequence[Offer], gpu: str | None, provider: str | None, prefix: str
 ) -> list[tuple[str, Offer]]:
     """Return the offers of a GPU and a provider with their labels; `prefix` is that of the names in faults."""
     from planner.scenario.offer import offer_labels
 
     names = _cards_like(gpu, prefix) if gpu else None
-    providers = _providers_like(provider, found, prefix) if provider else None
+    providers = _providers_like(provider, listed, prefix) if provider else None
     return [
         (label, offer)
-        for label, offer in zip(offer_labels(found), found, strict=True)
+        for label, offer in zip(offer_labels(listed), listed, strict=True)
         if (names is None or offer.gpu in names) and (providers is None or offer.provider in providers)
     ]
 
@@ -290,10 +290,10 @@ def _cards_like(wanted: str, prefix: str) -> frozenset[str]:
     if names := cards.group(wanted):
         return frozenset(names)
     plain = "".join(wanted.casefold().split())
-    found = frozenset(name for name in cards.names if plain in name.casefold())
-    if not found:
+    matching = frozenset(name for name in cards.names if plain in name.casefold())
+    if not matching:
         raise ScenarioError([Fault(f"{prefix}gpu {wanted}", 0, "", "unknown GPU", cards.suggestion(wanted))])
-    return found
+    return matching
 
 
 def _providers_like(wanted: str, offers: Sequence[Offer], prefix: str) -> frozenset[str]:
@@ -301,18 +301,18 @@ def _providers_like(wanted: str, offers: Sequence[Offer], prefix: str) -> frozen
     from planner.scenario.naming import OfferedNames
 
     names = OfferedNames(offers)
-    found = names.meant("provider", wanted)
-    if not found:
+    matching = names.meant("provider", wanted)
+    if not matching:
         raise ScenarioError([Fault(f"{prefix}provider {wanted}", 0, "", *names.fault("provider", wanted))])
-    return frozenset(found)
+    return frozenset(matching)
 
 
-def _why_none(found: Sequence[Offer], names: frozenset[str] | None, gpu: str | None, provider: str | None) -> str:
+def _why_none(listed: Sequence[Offer], names: frozenset[str] | None, gpu: str | None, provider: str | None) -> str:
     """Return why a list of offers is empty, in a line."""
-    providers = sorted({offer.provider for offer in found})
+    providers = sorted({offer.provider for offer in listed})
     if provider is not None and provider not in providers:
         return f"no offers: none is of provider {provider}"
-    rented = sorted({offer.provider for offer in found if names is None or offer.gpu in names})
+    rented = sorted({offer.provider for offer in listed if names is None or offer.gpu in names})
     where = f"; {', '.join(rented)} has it" if rented else ""
     return f"no offers: {f'{provider} does' if provider else 'these prices do'} not list {gpu}{where}"
 
@@ -327,8 +327,8 @@ def offers_show(name: str, inventory: str | None, as_json: bool) -> None:
     from planner.report.catalog_text import card_text
     from planner.scenario.offer import offer_labels
 
-    found = read_market(inventory)
-    labelled = dict(zip(offer_labels(found), found, strict=True))
+    listed = read_market(inventory)
+    labelled = dict(zip(offer_labels(listed), listed, strict=True))
     name = meant_name(name, labelled, "offers show", "unknown offer", "planner offers list")
     write_either(as_json, _facts(name, labelled[name]), card_text)
 
@@ -355,14 +355,14 @@ def read_market(path: str | None) -> tuple[Offer, ...]:
     faults: list[Fault] = []
     is_table = file.casefold().endswith(".csv") and os.path.isfile(file)
     if file in (MARKET, PURCHASE, PRICE_BOOK) or is_table:
-        found = read_inventory(file, Path(), faults)
+        listed = read_inventory(file, Path(), faults)
     else:
         document = read_document(file) if os.path.isfile(file) else None
         if document is None or "jobs" in document.data:
             return read_scenario(file).offers
-        found = read_offers(document, faults)
+        listed = read_offers(document, faults)
     raise_faults(faults, ScenarioError)
-    return found
+    return listed
 
 
 # `init`: write a scenario file from a few options, or from the answers to four questions.
@@ -402,8 +402,8 @@ def init(question: Question | None, path: str | None, force: bool) -> None:
 def _ask() -> Question:
     """Return the question that the user answers on the terminal."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        what = "no terminal to ask on: give --model and --tokens, such as --model llama-3.1-8b --tokens 24M"
-        raise click.UsageError(what, click.get_current_context())
+        problem = "no terminal to ask on: give --model and --tokens, such as --model llama-3.1-8b --tokens 24M"
+        raise click.UsageError(problem, click.get_current_context())
 
     answers: dict[str, Any] = {}
     for name, text, default in QUESTIONS:
@@ -451,9 +451,11 @@ def scenarios_list(as_json: bool) -> None:
     from planner.loading.scenario_file import shipped_scenarios
     from planner.report.catalog_text import described_names
 
-    found = {name: str(read_document(path).data.get("description", "")) for name, path in shipped_scenarios().items()}
-    rows = [{"name": name, "description": text} for name, text in found.items()]
-    write_either(as_json, rows, lambda _: described_names(found))
+    descriptions = {
+        name: str(read_document(path).data.get("description", "")) for name, path in shipped_scenarios().items()
+    }
+    rows = [{"name": name, "description": text} for name, text in descriptions.items()]
+    write_either(as_json, rows, lambda _: described_names(descriptions))
 
 
 @scenarios.command("show")
@@ -558,9 +560,9 @@ def _update_from_files(
     has_folder = any(map(os.path.isdir, files))
     if len(providers) > 1 and not has_folder:
         raise click.UsageError("--offline takes one --provider", click.get_current_context())
-    named, found = _price_files(files, providers)
+    named, paths = _price_files(files, providers)
     whose = providers[0] if providers and not has_folder else None
-    catalogs, faults = _read_all(found, whose, date.date() if date else None)
+    catalogs, faults = _read_all(paths, whose, date.date() if date else None)
     if path is not None:
         check_unread(path)
     summaries = tuple(map(summary_of, catalogs))
@@ -568,9 +570,9 @@ def _update_from_files(
         for summary in summaries:
             show(import_text(summary), err=True)
     changes = _store(catalogs, force, faults)
-    if len(found) == 1 or not changes:
+    if len(paths) == 1 or not changes:
         _raise(faults.values())
-    if len(found) == 1:
+    if len(paths) == 1:
         result: BookUpdate | BookUpdates = BookUpdate(read=summaries[0], changes=changes)
     else:
         result = BookUpdates(read=summaries, not_read=_not_read(faults), changes=changes)
@@ -615,8 +617,8 @@ def _price_files(files: tuple[str, ...], providers: tuple[str, ...]) -> tuple[se
     """Return the files that were named, and all files in order; a folder stands for those in it."""
     from planner.catalogs.catalog import price_files_in
 
-    found = [file for path in files for file in price_files_in(path, providers)]
-    return {path for path in files if path in found}, list(dict.fromkeys(found))
+    paths = [file for path in files for file in price_files_in(path, providers)]
+    return {path for path in files if path in paths}, list(dict.fromkeys(paths))
 
 
 def _store(catalogs: list[Catalog], force: bool, faults: dict[str, list[Fault]]) -> tuple[PriceChanges, ...]:
@@ -670,8 +672,8 @@ def _update_from_providers(
     from planner.report.catalog_text import import_text, update_text
 
     if date is not None:
-        what = "--date is for --offline: what is fetched is of today"
-        raise click.UsageError(what, click.get_current_context())
+        problem = "--date is for --offline: what is fetched is of today"
+        raise click.UsageError(problem, click.get_current_context())
     result = update_from_providers(providers, datetime.datetime.now().astimezone(), force, timeout)
     for provider in result.providers:
         if provider.read is not None and not as_json:
@@ -689,7 +691,7 @@ def _write_newest(path: str, providers: list[str], is_whole: bool) -> None:
     from planner.documents.files import check_unread, write_text_atomically
     from planner.loading.price_files import read_price_book, shipped_beside_prices
 
-    offers = [offer for _, found in read_price_book(providers) for offer in found]
+    offers = [offer for _, stored in read_price_book(providers) for offer in stored]
     if is_whole and not path.casefold().endswith(".csv"):  # a table has no column for a commitment
         offers += shipped_beside_prices(providers)
     check_unread(path)
@@ -714,18 +716,18 @@ def check(files: tuple[str, ...], provider: str | None, as_json: bool) -> None:
     from planner.report.catalog_text import CHECK_COLUMNS, table
 
     faults: list[Fault] = []
-    found = []
+    summaries = []
     for path in files:
         inside: list[str] = []
         with collect_faults(faults):
             _, inside = _price_files((path,), ())
         for file in inside:
             with collect_faults(faults):
-                found.append(summary_of(read_catalog(file, provider)))
-    if found or not faults:
-        data = [summary.model_dump(mode="json") for summary in found]
-        write_either(as_json, data, lambda _: table(CHECK_COLUMNS, found))
-    if found and faults:
+                summaries.append(summary_of(read_catalog(file, provider)))
+    if summaries or not faults:
+        data = [summary.model_dump(mode="json") for summary in summaries]
+        write_either(as_json, data, lambda _: table(CHECK_COLUMNS, summaries))
+    if summaries and faults:
         _end_with(faults)
     raise_faults(faults)
 
@@ -739,10 +741,10 @@ def prices_list(as_of: datetime.datetime | None, as_json: bool) -> None:
     from planner.loading.price_files import FILL_BOOK
     from planner.report.catalog_text import STORED_COLUMNS, table
 
-    found = stored_prices(as_of.date() if as_of else datetime.date.today())
-    why = "" if found else f"no prices are stored; {FILL_BOOK}"
+    stored = stored_prices(as_of.date() if as_of else datetime.date.today())
+    why = "" if stored else f"no prices are stored; {FILL_BOOK}"
     write_either(
-        as_json, [summary.model_dump(mode="json") for summary in found], lambda _: why or table(STORED_COLUMNS, found)
+        as_json, [summary.model_dump(mode="json") for summary in stored], lambda _: why or table(STORED_COLUMNS, stored)
     )
 
 
@@ -759,8 +761,8 @@ def diff(
     from planner.report.catalog_text import changes_text
 
     days = (moment.date() if moment else None for moment in (before, after))
-    found = book_changes(provider, *days)
-    write_either(as_json, [change.model_dump(mode="json") for change in found], lambda _: changes_text(found))
+    changes = book_changes(provider, *days)
+    write_either(as_json, [change.model_dump(mode="json") for change in changes], lambda _: changes_text(changes))
 
 
 @prices.command("prune")
@@ -815,5 +817,5 @@ def fit(traces: tuple[str, ...], only: tuple[str, ...], as_json: bool, path: str
 
     output = Output(as_json, path=path)
     output.check()
-    found = market_fit(traces, only=only, **how)
-    output.write(found, render_market, document=lambda found: found.spot_yaml)
+    fitted = market_fit(traces, only=only, **how)
+    output.write(fitted, render_market, document=lambda fitted: fitted.spot_yaml)
