@@ -113,8 +113,29 @@ def longest_hours(job: Assignment) -> float:
 def kubernetes_job(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Facts) -> str:
     """Return an indexed Job, one pod per machine, and the headless service by which its pods find each other."""
     job, name = given.job, task_name(given.job)
-    image = image_of(job.gpu)
     several = job.instances > 1
+    spec = {
+        "completions": job.instances,
+        "parallelism": job.instances,
+        "completionMode": "Indexed",
+        "backoffLimit": RETRIES * job.instances,
+        "podFailurePolicy": {"rules": _pod_failures(several)},
+        "activeDeadlineSeconds": math.ceil(3600 * longest_hours(job)),
+        "template": {"metadata": {"labels": {"job": name}}, "spec": _pod(job, facts)},
+    }
+    documents = [{"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": spec}]
+    if several:
+        headless = {"clusterIP": "None", "selector": {"job": name}, "ports": [{"port": 29500}]}
+        documents.append({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": headless})
+    remarks = _remarks_of_pods(job, trainer, facts)
+    head = header(given.plan, job, tool, tool.run, remarks, facts["result_remarks"])
+    return commented(head) + "---\n".join(map(yaml_text, documents))
+
+
+def _pod(job: Assignment, facts: Facts) -> dict[str, Any]:
+    """Return the pod of one machine: its files from the ConfigMap, its checkpoints on a volume that outlives it."""
+    name = task_name(job)
+    image = image_of(job.gpu)
     environment = _pod_environment(job, facts)
     container: dict[str, Any] = {
         "name": "train",
@@ -129,10 +150,10 @@ def kubernetes_job(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Fact
             {"name": "checkpoints", "mountPath": CHECKPOINT_FOLDER},
         ],
     }
-    pod: dict[str, Any] = {
+    return {
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": NOTICE_SECONDS,
-        **({"subdomain": name} if several else {}),
+        **({"subdomain": name} if job.instances > 1 else {}),
         "containers": [container],
         "volumes": [
             {"name": "files", "configMap": {"name": name}},
@@ -141,15 +162,11 @@ def kubernetes_job(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Fact
             {"name": "checkpoints", "persistentVolumeClaim": {"claimName": f"checkpoints-{name}"}},
         ],
     }
-    spec = {
-        "completions": job.instances,
-        "parallelism": job.instances,
-        "completionMode": "Indexed",
-        "backoffLimit": RETRIES * job.instances,
-        "podFailurePolicy": {"rules": _pod_failures(several)},
-        "activeDeadlineSeconds": math.ceil(3600 * longest_hours(job)),
-        "template": {"metadata": {"labels": {"job": name}}, "spec": pod},
-    }
+
+
+def _remarks_of_pods(job: Assignment, trainer: FieldMap, facts: Facts) -> list[str]:
+    """Return what must be in the cluster first, and what the cluster decides by itself."""
+    name = task_name(job)
     remarks = [
         environment_remark(job.gpu),
         f"first: kubectl create configmap {name} "
@@ -157,19 +174,14 @@ def kubernetes_job(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Fact
             f"--from-file={file}" for file in ("run.sh", "requirements.txt", trainer.file, *trainer.files_of(facts))
         ),
         f"first: a PersistentVolumeClaim checkpoints-{name}, which outlives the pods"
-        + (f"; {job.instances} pods write to it, so its access mode is ReadWriteMany" if several else ""),
+        + (f"; {job.instances} pods write to it, so its access mode is ReadWriteMany" if job.instances > 1 else ""),
         f"a pod may get any GPU: add a nodeSelector of your cluster for {job.gpu}",
     ]
     remarks += _copied_by_hand(facts, local_paths(facts), "a ConfigMap holds 1 MiB", "the volume of that claim")
     if facts["needs_token"]:
         made = f"first: kubectl create secret generic {_TOKEN_SECRET} --from-literal={TOKEN}=...; "
         remarks.append(made + token_remark(facts["model_id"]))
-    documents = [{"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": spec}]
-    if several:
-        headless = {"clusterIP": "None", "selector": {"job": name}, "ports": [{"port": 29500}]}
-        documents.append({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": headless})
-    head = header(given.plan, job, tool, tool.run, remarks, facts["result_remarks"])
-    return commented(head) + "---\n".join(map(yaml_text, documents))
+    return remarks
 
 
 def _pod_failures(several: bool) -> list[dict[str, Any]]:
