@@ -7,7 +7,7 @@ import click
 from planner.cli.output import Commands, LazyCommands
 
 MODULES = {
-    "solve": "question_commands",
+    "solve": "solve_command",
     "frontier": "question_commands",
     "what-if": "question_commands",
     "sweep": "question_commands",
@@ -16,7 +16,7 @@ MODULES = {
     "estimate": "run_commands",
     "calibrate": "run_commands",
     "market": "catalog_command",
-    "check": "question_commands",
+    "check": "solve_command",
     "export": "plan_commands",
     "track": "run_commands",
     "report": "plan_commands",

@@ -331,7 +331,7 @@ def test_a_command_is_loaded_when_it_is_asked_for() -> None:
     code = (
         "import sys\nfrom planner.cli import main\n"
         "try:\n    main(sys.argv[1:])\nexcept SystemExit:\n    pass\n"
-        "wanted = {'planner.cli.catalog_command', 'planner.cli.question_commands'}\n"
+        "wanted = {'planner.cli.catalog_command', 'planner.cli.solve_command', 'planner.cli.question_commands'}\n"
         "print(sorted(wanted & set(sys.modules)))"
     )
     for words, loaded in (["--version"], "[]"), (["gpus", "--help"], "['planner.cli.catalog_command']"):

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from planner.cli import main
-from planner.cli.question_commands import next_commands
+from planner.cli.solve_command import next_commands
 from planner.report.words import WIDTH, by
 from planner.results.plan import Inputs
 from tests.helpers.plans import make_assignment, make_plan

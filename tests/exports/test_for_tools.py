@@ -129,7 +129,7 @@ def test_the_files_are_where_the_names_come_from(tmp_path: Path) -> None:
     from click.testing import CliRunner
 
     from planner.cli.output import Commands
-    from planner.cli.question_commands import solve
+    from planner.cli.solve_command import solve
 
     result = CliRunner().invoke(
         Commands("planner", commands={"solve": solve}), ["solve", "quickstart", "--for", "axo,sky"]
