@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from planner.analysis.calibration.calibrate import calibrate as calibrate
+    from planner.analysis.calibrate_question import calibrate as calibrate
     from planner.analysis.estimate_question import estimate as estimate
     from planner.analysis.estimate_table import estimate_many as estimate_many
     from planner.analysis.frontier_question import frontier as frontier
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from planner.analysis.simulate_question import simulate as simulate
     from planner.analysis.track_question import Stated as Stated
     from planner.analysis.track_question import track as track
+    from planner.analysis.what_if_question import sweep as sweep
+    from planner.analysis.what_if_question import tornado as tornado
     from planner.analysis.what_if_question import what_if as what_if
-    from planner.analysis.what_if_sweep import sweep as sweep
-    from planner.analysis.what_if_sweep import tornado as tornado
     from planner.cli.functions import architectures as architectures
     from planner.cli.functions import check as check
     from planner.cli.functions import export as export
@@ -111,7 +111,7 @@ if TYPE_CHECKING:
     from planner.watch import watched as watched
 
 _NAMES_BY_MODULE = {
-    "planner.analysis.calibration.calibrate": ("calibrate",),
+    "planner.analysis.calibrate_question": ("calibrate",),
     "planner.analysis.estimate_question": ("estimate",),
     "planner.analysis.estimate_table": ("estimate_many",),
     "planner.analysis.limit_sensitivity": ("explain", "explain_technique"),
@@ -122,8 +122,7 @@ _NAMES_BY_MODULE = {
     "planner.analysis.job_runs": ("policy_tables", "spot_advice"),
     "planner.analysis.simulate_question": ("simulate",),
     "planner.analysis.track_question": ("Stated", "track"),
-    "planner.analysis.what_if_question": ("what_if",),
-    "planner.analysis.what_if_sweep": ("sweep", "tornado"),
+    "planner.analysis.what_if_question": ("sweep", "tornado", "what_if"),
     "planner.cli.functions": (
         "architectures",
         "check",

@@ -112,8 +112,8 @@ def possible_runs(
     assumed = [f"framework {usual}", *assumed] if usual != type(asked).model_fields["framework"].default else assumed
     _check_experts(asked, architecture)
     if recipes[0].method == "lora":
-        for what in targets_refusal((usual,), asked.lora_targets, library):
-            raise _fault("lora_targets", what, "give all-linear")
+        for refusal in targets_refusal((usual,), asked.lora_targets, library):
+            raise _fault("lora_targets", refusal, "give all-linear")
     job = _job(asked, architecture, recipes[0].method)
     if asked.image_size is not None and asked.tokens_per_sample is None:
         assumed.append(f"{TEXT_TOKENS} tokens of text a sample")
@@ -161,9 +161,9 @@ def _framework_of(asked: Configuration, card: GpuSpec, architecture: Architectur
     """Return the framework that is asked for, else the first that runs on the chip and trains such a network."""
     images, fitting = architecture.image is not None, frameworks_for(architecture, library)
     if "framework" in asked.model_fields_set:
-        if what := network_refusal(asked.framework, architecture, library):
+        if refusal := network_refusal(asked.framework, architecture, library):
             fix = f"give {' or '.join(fitting)}" if images else "give one of language models, such as hf"
-            raise _fault("framework", what, fix)
+            raise _fault("framework", refusal, fix)
         if asked.ema != "none" and images and not fitting[asked.framework].averages:
             raise _fault(
                 "ema", f"{asked.framework} averages no weights here", "give framework simpletuner, or ema none"
@@ -185,11 +185,11 @@ def _instances(asked: Configuration, card: GpuSpec) -> int:
     if card.chip is None or not card.chip.hosts:
         return asked.instances or -(-asked.gpus // GPUS_PER_MACHINE)
     slices = card.chip.hosts
-    found = asked.instances or (1 if asked.gpus in slices else -(-asked.gpus // max(slices)))
-    if asked.gpus / found not in slices:
-        what = f"{asked.gpus} chips are no slice that is sold"
-        raise _fault("gpus", what, describe_slices(card.name, slices))
-    return found
+    instances = asked.instances or (1 if asked.gpus in slices else -(-asked.gpus // max(slices)))
+    if asked.gpus / instances not in slices:
+        problem = f"{asked.gpus} chips are no slice that is sold"
+        raise _fault("gpus", problem, describe_slices(card.name, slices))
+    return instances
 
 
 def _machine(asked: Configuration, card: GpuSpec) -> Machine:
@@ -197,39 +197,41 @@ def _machine(asked: Configuration, card: GpuSpec) -> Machine:
     if asked.gpus % instances:
         fix = f"gpus is the total: give a multiple of {instances}, or change instances"
         raise _fault("gpus", f"{asked.gpus} GPUs do not spread evenly over {instances} machines", fix)
-    each = asked.gpus // instances
-    if asked.tensor_parallel > each:
-        what = f"{asked.tensor_parallel} ranks do not fit into a machine of {each} GPU{'s' * (each != 1)}"
-        raise _fault("tensor_parallel", what, f"at most {each}: tensor parallelism stays within a machine")
+    per_machine = asked.gpus // instances
+    if asked.tensor_parallel > per_machine:
+        problem = (
+            f"{asked.tensor_parallel} ranks do not fit into a machine of {per_machine} GPU{'s' * (per_machine != 1)}"
+        )
+        raise _fault("tensor_parallel", problem, f"at most {per_machine}: tensor parallelism stays within a machine")
     if asked.gpus % asked.group:
-        what = f"{asked.gpus} GPUs are not a multiple of {asked.group}, the GPUs that share one copy of the model"
-        raise _fault("gpus", what, "give a multiple of tensor_parallel x pipeline_parallel x context_parallel")
+        problem = f"{asked.gpus} GPUs are not a multiple of {asked.group}, the GPUs that share one copy of the model"
+        raise _fault("gpus", problem, "give a multiple of tensor_parallel x pipeline_parallel x context_parallel")
     if card.lacks_link(asked.interconnect):
         raise _fault("interconnect", f"{card.name} has no NVLink", "give pcie, or leave it out")
     usual = "ici" if card.form == "pod" else "nvlink" if card.nvlink_by_default else "pcie"
     link = asked.interconnect or usual
-    link = link if each > 1 else "pcie"
-    ram_gb = asked.ram_gb or typical_ram_gb(each * card.vram_gib, is_private=False)
+    link = link if per_machine > 1 else "pcie"
+    ram_gb = asked.ram_gb or typical_ram_gb(per_machine * card.vram_gib, is_private=False)
     network_gbps = asked.network_gbps if instances > 1 else None
-    return Machine(card.name, each, instances, link, network_gbps, ram_gb, asked.ram_gb is None)
+    return Machine(card.name, per_machine, instances, link, network_gbps, ram_gb, asked.ram_gb is None)
 
 
 def check_accumulation(recipe: Recipe, steps: int) -> None:
     """Refuse micro-steps that are added up where the backward pass uses up each gradient."""
     if steps > 1 and not recipe.accumulates:
-        what = f"{recipe.optimizer} uses up each gradient in the backward pass, and {steps} micro-steps add them up"
-        raise _fault("optimizer", what, "give a micro-batch that is the whole batch of a GPU, or another optimizer")
+        problem = f"{recipe.optimizer} uses up each gradient in the backward pass, and {steps} micro-steps add them up"
+        raise _fault("optimizer", problem, "give a micro-batch that is the whole batch of a GPU, or another optimizer")
 
 
 def check_host_memory(host: HostMemory | None) -> None:
     """Refuse states that do not fit in the host memory of a machine, as `solve` does."""
     if host is None or host.taken_gb <= host.total_gb:
         return
-    what, fix = f"offloaded states take {host.taken_gb:,.0f} GB of host memory per machine", "offload less"
+    problem, fix = f"offloaded states take {host.taken_gb:,.0f} GB of host memory per machine", "offload less"
     if host.assumed:
         assumed = f"more than the {host.total_gb:,.0f} GB that are assumed, as half of such machines have"
-        raise _fault("ram_gb", f"{what}, {assumed}", f"give the memory of the machine if it has more, or {fix}")
-    raise _fault("ram_gb", f"{what}, more than {host.total_gb:,.0f} GB", f"give a machine with more, or {fix}")
+        raise _fault("ram_gb", f"{problem}, {assumed}", f"give the memory of the machine if it has more, or {fix}")
+    raise _fault("ram_gb", f"{problem}, more than {host.total_gb:,.0f} GB", f"give a machine with more, or {fix}")
 
 
 def _check_experts(asked: Configuration, architecture: Architecture) -> None:
@@ -239,8 +241,8 @@ def _check_experts(asked: Configuration, architecture: Architecture) -> None:
         raise _fault("expert_parallel", f"{architecture.name} has no experts", "leave it out")
     layout = Layout(1, 1, 1, 1, asked.gpus, 1, asked.tensor_parallel, asked.pipeline_parallel, expert=degree)
     if degree > 1 and (architecture.experts % degree or not layout.divides_experts):
-        what = f"{architecture.experts} experts on {stage} GPUs do not divide by {degree}"
-        raise _fault("expert_parallel", what, "give a divisor of both")
+        problem = f"{architecture.experts} experts on {stage} GPUs do not divide by {degree}"
+        raise _fault("expert_parallel", problem, "give a divisor of both")
 
 
 def _check_batch(asked: Configuration, machine: Machine) -> None:
@@ -254,8 +256,8 @@ def _check_batch(asked: Configuration, machine: Machine) -> None:
         factors = [f"{ranks} data-parallel GPUs"]
         factors += [f"micro-batch {asked.micro_batch}"] if asked.micro_batch else []
         factors += [f"{asked.accumulation_steps} accumulation steps"] if asked.accumulation_steps else []
-        what = f"{asked.global_batch} is not {'the product' if all_given else 'a multiple'} of {' x '.join(factors)}"
-        raise _fault("global_batch", what, f"such as {parts if all_given else parts * 2}, or leave one of them out")
+        problem = f"{asked.global_batch} is not {'the product' if all_given else 'a multiple'} of {' x '.join(factors)}"
+        raise _fault("global_batch", problem, f"such as {parts if all_given else parts * 2}, or leave one of them out")
 
 
 def _recipes(
@@ -302,8 +304,8 @@ def _recipes(
     refused = [find_incompatibility(recipe, kind, library, architecture) for recipe in recipes]
     if all(refused):
         remedy = _compatible_change(recipes, kind, library, architecture, machine.gpus)
-        what = f"does not work together: {refused[0]}; {_describe_recipe(recipes[-1])}"
-        raise _fault("", what, f"{remedy} would work" if remedy else "")
+        problem = f"does not work together: {refused[0]}; {_describe_recipe(recipes[-1])}"
+        raise _fault("", problem, f"{remedy} would work" if remedy else "")
     return [recipe for recipe, reason in zip(recipes, refused, strict=True) if reason is None], assumed
 
 
@@ -377,14 +379,14 @@ TEXT_TOKENS = 256
 def _image_input(asked: Configuration) -> ImageInput | None:
     """Return the images next to text that are asked for; `ScenarioError` for settings of images without a size."""
     given = {"count": asked.images_per_sample, "max_pixels": asked.max_pixels, "max_tiles": asked.max_tiles}
-    found: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
-    found |= {"tower": asked.tower} if asked.tower is not None else {}
+    settings: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
+    settings |= {"tower": asked.tower} if asked.tower is not None else {}
     if asked.image_size is None:
-        if found:
-            key = next(iter(found)).replace("count", "images_per_sample")
+        if settings:
+            key = next(iter(settings)).replace("count", "images_per_sample")
             raise _fault(key, "a setting of images whose size is not given", "add image_size, such as 1280x720")
         return None
-    return ImageInput(size=asked.image_size, frames=asked.frames, **found)
+    return ImageInput(size=asked.image_size, frames=asked.frames, **settings)
 
 
 def _settings_of_images(asked: Configuration, name: str) -> Iterator[tuple[str, str, str]]:
@@ -401,20 +403,20 @@ def _settings_of_images(asked: Configuration, name: str) -> Iterator[tuple[str, 
 
 def _job(asked: Configuration, architecture: Architecture, method: str) -> Job:
     image, pictures = architecture.image is not None, _image_input(asked)
-    for key, what, fix in () if image else _settings_of_images(asked, architecture.name):
-        raise _fault(key, what, fix)
+    for key, problem, fix in () if image else _settings_of_images(asked, architecture.name):
+        raise _fault(key, problem, fix)
     if asked.frames is not None and pictures is None and not (architecture.image and architecture.image.makes_videos):
         raise _fault("frames", f"{architecture.name} makes no videos", "leave it out")
     sizes = (asked.resolution, asked.frames, asked.reference_images)
-    for key, what, fix in architecture.image.faults(*sizes) if architecture.image else ():
-        raise _fault(key, what, fix)
-    for key, what, fix in text_faults(asked, architecture.name) if image else ():
-        raise _fault(key, what, fix)
+    for key, problem, fix in architecture.image.faults(*sizes) if architecture.image else ():
+        raise _fault(key, problem, fix)
+    for key, problem, fix in text_faults(asked, architecture.name) if image else ():
+        raise _fault(key, problem, fix)
     if asked.packing == "padded" and asked.tokens_per_sample is None and pictures is None:
         raise _fault("packing", "padding of unknown lengths", "add tokens_per_sample (the mean)")
     if asked.lora_rank > architecture.hidden:
-        what = f"{asked.lora_rank:,} exceeds the hidden size of the model"
-        raise _fault("lora_rank", what, f"at most {architecture.hidden:,}; 8 to 256 are usual")
+        problem = f"{asked.lora_rank:,} exceeds the hidden size of the model"
+        raise _fault("lora_rank", problem, f"at most {architecture.hidden:,}; 8 to 256 are usual")
     job = Job(
         name="estimate",
         architecture=architecture.name,
@@ -556,21 +558,21 @@ def find_fit_remedies(
         count = resolved.machine.gpus * 2
         while count <= MAX_GPUS:
             more = {**settings, "gpus": count, "instances": None, "sharding": None}
-            if found := attempt(f"{count} x {card.name}{change}", more):
-                return found
+            if remedies := attempt(f"{count} x {card.name}{change}", more):
+                return remedies
             count *= 2
         return []
 
-    found = list(_smaller_batches(resolved))
+    remedies = list(_smaller_batches(resolved))
     for change, settings in memory_saving_changes(resolved.recipe, card, resolved.machine.gpus, library):
-        found += attempt(change, settings)
-    found += _frozen_offloads(resolved.recipe, library, attempt, is_only=not found)
-    if not found:
-        found += attempt(MEMORY_SAVING_CHANGE, MEMORY_SAVING_SETTINGS)
+        remedies += attempt(change, settings)
+    remedies += _frozen_offloads(resolved.recipe, library, attempt, is_only=not remedies)
+    if not remedies:
+        remedies += attempt(MEMORY_SAVING_CHANGE, MEMORY_SAVING_SETTINGS)
     more = more_gpus("", {})
-    if not found:
-        found += more_gpus(f", {MEMORY_SAVING_CHANGE}", MEMORY_SAVING_SETTINGS)
-    return [*found[:MAX_FIT_REMEDIES], *more]
+    if not remedies:
+        remedies += more_gpus(f", {MEMORY_SAVING_CHANGE}", MEMORY_SAVING_SETTINGS)
+    return [*remedies[:MAX_FIT_REMEDIES], *more]
 
 
 def _smaller_batches(resolved: ResolvedConfiguration) -> Iterator[tuple[str, float]]:
@@ -641,14 +643,17 @@ def _frozen_offloads(
     frozen = [name for name in offloads if offloads[name].frozen]
 
     def least(names: list[str], also: str, settings: dict[str, Any]) -> list[tuple[str, float]]:
-        tried = (attempt(f"{also}{offloads[one].words} (offload {one})", {**settings, "offload": one}) for one in names)
+        tried = (
+            attempt(f"{also}{offloads[offload].words} (offload {offload})", {**settings, "offload": offload})
+            for offload in names
+        )
         return next(filter(None, tried), [])
 
-    found = [*least(swapped, "", {}), *least(frozen, "", {})]
-    if is_only and not found and not recipe.caches_latents:
+    remedies = [*least(swapped, "", {}), *least(frozen, "", {})]
+    if is_only and not remedies and not recipe.caches_latents:
         also, settings = "cached latents and ", {"latents": "cached"}
-        found = [*least(swapped, also, settings), *least(frozen, also, settings)]
-    return found
+        remedies = [*least(swapped, also, settings), *least(frozen, also, settings)]
+    return remedies
 
 
 # Estimate of one configuration: memory and speed by part.
@@ -679,41 +684,41 @@ def estimate(
     True
     """
     if not isinstance(architecture, (str, Architecture)):
-        what = f"is no model: {type(architecture).__name__}"
+        problem = f"is no model: {type(architecture).__name__}"
         fix = "give a name, the path of a config.json or an Architecture; the rest as gpu=..., method=..."
-        raise ScenarioError([Fault(WHERE, 0, "architecture", what, fix)])
+        raise ScenarioError([Fault(WHERE, 0, "architecture", problem, fix)])
     name = architecture if isinstance(architecture, str) else architecture.name
     count, gpu = split_count(gpu)
     if count is not None and settings.setdefault("gpus", count) != count:
-        what = f"{count} by the name of the GPU, {settings['gpus']} here"
-        raise ScenarioError([Fault(WHERE, 0, "gpus", what, "give one of the two")])
+        problem = f"{count} by the name of the GPU, {settings['gpus']} here"
+        raise ScenarioError([Fault(WHERE, 0, "gpus", problem, "give one of the two")])
     asked = Source(WHERE).validate(Configuration, {"architecture": name, "gpu": gpu, **settings})
     network, card, library = resolve_cards(architecture, gpu, library)
     resolved = resolve_configuration(asked, network, card, library)
     result = _build_estimate(resolved, library)
     evaluator, steps, notes = resolved.memory_evaluator, resolved.accumulation, list(result.notes)
-    found: dict[str, Any] = {}
+    figures: dict[str, Any] = {}
     if (image := resolved.architecture.image) is not None:
         size = image.size(asked.resolution, asked.frames, asked.reference_images)
-        found["largest_micro_batch"] = evaluator.largest_micro_batch(steps)
-        found["largest_resolution"] = evaluator.largest_resolution(image, size)
+        figures["largest_micro_batch"] = evaluator.largest_micro_batch(steps)
+        figures["largest_resolution"] = evaluator.largest_resolution(image, size)
     if largest_batch:
-        found["largest_micro_batch"] = most = evaluator.largest_micro_batch(steps)
+        figures["largest_micro_batch"] = most = evaluator.largest_micro_batch(steps)
         chance = evaluator.vram(evaluator.at(most, steps)).fit_probability if most else 1.0
         if chance < TIGHT_FIT_PROBABILITY and most != resolved.micro_batch:
             share = _percentage(chance)
             notes.append(f"micro-batch {most:,} fits with only {share} % probability: a smaller one is safer")
     if longest_sequence:
         if result.unit != "tokens":
-            what = f"{network.name} is trained on {result.unit}, which have no sequence length"
-            raise ScenarioError([Fault(WHERE, 0, "longest_sequence", what, "vary resolution")])
-        found["longest_sequence"] = longest = evaluator.longest_sequence(resolved.micro_batch, steps)
+            problem = f"{network.name} is trained on {result.unit}, which have no sequence length"
+            raise ScenarioError([Fault(WHERE, 0, "longest_sequence", problem, "vary resolution")])
+        figures["longest_sequence"] = longest = evaluator.longest_sequence(resolved.micro_batch, steps)
         if longest > network.max_sequence:
             notes.append(f"the longest sequence exceeds the model's context of {network.max_sequence:,} tokens")
     if not result.vram_gib.fits:
         remedies = find_fit_remedies(asked, resolved, network, card, library)
-        found["remedies"] = tuple(Remedy(change=what, peak=peak) for what, peak in remedies)
-    return result.model_copy(update={**found, "notes": tuple(notes)})
+        figures["remedies"] = tuple(Remedy(change=change, peak=peak) for change, peak in remedies)
+    return result.model_copy(update={**figures, "notes": tuple(notes)})
 
 
 def _build_estimate(resolved: ResolvedConfiguration, library: Library) -> Estimate:
@@ -769,10 +774,10 @@ def _build_estimate(resolved: ResolvedConfiguration, library: Library) -> Estima
 
 def _cut(resolved: ResolvedConfiguration) -> CutSamples | None:
     """Return what the sequences do not hold of the samples, with the option that holds it in place of a setting."""
-    found = cut_samples(resolved.job, resolved.shape, resolved.architecture)
-    if found is None:
+    cut = cut_samples(resolved.job, resolved.shape, resolved.architecture)
+    if cut is None:
         return None
-    return found.model_copy(update={"job": "", "setting": f"--sequence-length {found.holds}" if found.holds else ""})
+    return cut.model_copy(update={"job": "", "setting": f"--sequence-length {cut.holds}" if cut.holds else ""})
 
 
 def _percentage(probability: float) -> int:

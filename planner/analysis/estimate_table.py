@@ -93,17 +93,17 @@ def estimate_many(
     """
     asked = plain_rows(rows)
     shared, faults = _Shared(library), dict[int, list[Fault]]()
-    found = dict[int, _Run]()
+    runs = dict[int, _Run]()
     for number, row in enumerate(asked):
         try:
-            found[number] = shared.run(row)
+            runs[number] = shared.run(row)
         except InputError as error:
             faults[number] = list(error.faults)
     answers = dict[int, Row]()
-    keys = {number: (run.architecture.name, run.possible.shape.network) for number, run in found.items()}
+    keys = {number: (run.architecture.name, run.possible.shape.network) for number, run in runs.items()}
     for alike in dict.fromkeys(keys.values()):
         places = [number for number, key in keys.items() if key == alike]
-        _estimate(places, [found[place] for place in places], shared, answers, faults)
+        _estimate(places, [runs[place] for place in places], shared, answers, faults)
     if not keep_faulty:
         raise_faults([_of_row(fault, number) for number in sorted(faults) for fault in faults[number]], ScenarioError)
         return Table([answers[number] for number in range(len(asked))], "estimates")
@@ -144,8 +144,8 @@ class _Shared:
         if isinstance(gpu, str):
             count, gpu = split_count(gpu)
             if count is not None and row.get("gpus", count) != count:
-                what = f"{count} by the name of the GPU, {row['gpus']} here"
-                raise ScenarioError([Fault(WHERE, 0, "gpus", what, "give one of the two")])
+                problem = f"{count} by the name of the GPU, {row['gpus']} here"
+                raise ScenarioError([Fault(WHERE, 0, "gpus", problem, "give one of the two")])
             settings = row if count is None else {**row, "gpu": gpu, "gpus": count}
         asked = Source(WHERE).validate(Configuration, settings)
         if asked.architecture not in self._architectures or asked.gpu not in self._cards:
@@ -157,13 +157,13 @@ class _Shared:
     def _resolve(self, asked: Configuration) -> None:
         """Find model and GPU of a row; LibraryError with both where both are unknown."""
         given = self.library if self._given else None
-        architecture, card, found = resolve_cards(asked.architecture, asked.gpu, given)
+        architecture, card, library = resolve_cards(asked.architecture, asked.gpu, given)
         if not self._given:  # cards that are read once are kept for all models
-            found = Library(
-                architectures=found.architectures, gpus=self.library.gpus, calibrations=self.library.calibrations
+            library = Library(
+                architectures=library.architectures, gpus=self.library.gpus, calibrations=self.library.calibrations
             )
         if asked.architecture not in self._architectures:
-            self._architectures[asked.architecture] = (architecture, network_of(architecture), found)
+            self._architectures[asked.architecture] = (architecture, network_of(architecture), library)
         self._cards[asked.gpu] = card
 
 
@@ -290,8 +290,8 @@ class _Memory:
     def largest(self, cells: Integers, accumulation: Any) -> Integers:
         """Return the largest micro-batches that fit."""
         setup = self.at(cells, 1.0, accumulation)
-        found = memory_lines(setup, self.coefficients).largest_micro_batch(self.usable_bytes(cells))
-        return np.broadcast_to(found, (len(cells),))
+        batches = memory_lines(setup, self.coefficients).largest_micro_batch(self.usable_bytes(cells))
+        return np.broadcast_to(batches, (len(cells),))
 
 
 def _count(inputs: TimedSetup) -> int:
@@ -308,7 +308,10 @@ def _taken_recipes(memory: _Memory, runs: Sequence[_Run], cells: Sequence[tuple[
     """Return the cell of each row: the first recipe that fits the requested batch, else the one that needs least."""
     every = np.arange(len(cells))
     asked = [runs[number].possible.asked for number, _ in cells]
-    batch = ([each.micro_batch or 1 for each in asked], [each.accumulation_steps or 1 for each in asked])
+    batch = (
+        [question.micro_batch or 1 for question in asked],
+        [question.accumulation_steps or 1 for question in asked],
+    )
     needs = memory.need_gib(every, *batch)
     needs = np.where(needs <= memory.usable_bytes(every) / GIB, 0.0, needs).tolist()
     best: dict[int, int] = {}
@@ -395,11 +398,11 @@ def _step(
 
 def _processed(runs: Sequence[_Run], rows: Integers, micro: Integers) -> Floats:
     """Return the tokens per sequence that the GPUs process; only those of padded batches depend on the batch."""
-    found = []
+    tokens = []
     for number, size in zip(rows.tolist(), micro.tolist(), strict=True):
         job, shape = runs[number].possible.job, runs[number].possible.shape
-        found.append(processed_tokens(job, shape, size) if job.packing == "padded" else float(shape.sequence))
-    return np.asarray(found)
+        tokens.append(processed_tokens(job, shape, size) if job.packing == "padded" else float(shape.sequence))
+    return np.asarray(tokens)
 
 
 def _figures(
@@ -464,12 +467,12 @@ def _speed_columns(
     tokens = micro * runs[0].possible.job.answers * _processed(runs, every, micro)
     spread = configuration_sigmas(recipes, runs[0].architecture, machines, every, tokens, library, kinds)
     quick, slow = time_factors(spread)
-    each, ranks = [], []
+    units, ranks = [], []
     for run in runs:
         job, shape = run.possible.job, run.possible.shape
-        each.append(real_units(job, shape))
+        units.append(real_units(job, shape))
         ranks.append(run.possible.machine.gpus // run.possible.asked.group)
-    rate = micro * rounds * np.asarray(ranks) * np.asarray(each) / step.seconds
+    rate = micro * rounds * np.asarray(ranks) * np.asarray(units) / step.seconds
     return {
         "tokens_per_second": rate,
         "tokens_per_second_low": rate / slow,

@@ -106,7 +106,7 @@ def frontier_of_jobs(
         by=None if main.in_turn else by,
         curves=curves,
         beyond=tuple(_hidden_by_deadline(prepared)) if main.points and not scenario.needs_timetable else (),
-        candidates=count_candidates(prepared, sum(len(np.unique(each.rows)) for each in screened) - main.used),
+        candidates=count_candidates(prepared, sum(len(np.unique(part.rows)) for part in screened) - main.used),
         solver="envelope" if main.exact else "cp-sat" if main.in_turn else options.solver,
         seconds=perf_counter() - started,
         as_of=tracer.as_of.isoformat(),
@@ -155,18 +155,18 @@ def _check_budget(prepared: PreparedScenario, options: SolveOptions) -> None:
     """Raise ScenarioError where jobs keep the budget together, and no plan keeps it for what each needs by itself."""
     scenario = prepared.scenario
     if solve_prepared(prepare(scenario, prepared.library), options).jobs:
-        what = (
+        problem = (
             "a frontier adds up what each job needs by itself at the confidence, and no plan keeps that sum within it"
         )
         fix = "planner solve has a plan whose jobs keep it together; raise the budget for a frontier"
-        raise ScenarioError([Fault(scenario.name, 0, "limits.budget_usd", what, fix)])
+        raise ScenarioError([Fault(scenario.name, 0, "limits.budget_usd", problem, fix)])
 
 
 def _left_out(by: GroupBy | None, names: Sequence[str]) -> Iterator[str]:
     """Yield a note on the curves that are not traced, all of `by` or some, because jobs take turns."""
     if by or names:
-        what = f"no curve of {', '.join(names)}" if names else "one curve for each value"
-        yield f"jobs take turns: {what} {'without' if names else 'needs'} schedule: side_by_side"
+        curves = f"no curve of {', '.join(names)}" if names else "one curve for each value"
+        yield f"jobs take turns: {curves} {'without' if names else 'needs'} schedule: side_by_side"
 
 
 def _curves(tracer: FrontierTracer, by: GroupBy, points: int) -> tuple[tuple[Curve, ...], tuple[str, ...]]:
@@ -180,11 +180,11 @@ def _curves(tracer: FrontierTracer, by: GroupBy, points: int) -> tuple[tuple[Cur
     names = list(dict.fromkeys(str(name) for column in labels for name in np.unique(column)))
     if by == "method":
         names = [name for name in METHODS if name in names]
-    each = max(MIN_CURVE_POINTS, points // max(1, len(names)))
+    most = max(MIN_CURVE_POINTS, points // max(1, len(names)))
     curves, in_turn = [], []
     for name in names:
         part = [candidates.select(column == name) for candidates, column in zip(wide, labels, strict=True)]
-        traced = tracer.traced(part, each, is_part=True)
+        traced = tracer.traced(part, most, is_part=True)
         if traced.in_turn:
             in_turn.append(name)
             continue
@@ -216,9 +216,9 @@ def _whole_curves(prepared: PreparedScenario, by: GroupBy | None = None) -> tupl
     )
 
 
-def _without_penalties(one: JobCandidates) -> JobCandidates:
+def _without_penalties(candidates: JobCandidates) -> JobCandidates:
     """Return the candidates without penalties, which must not decide which cost curves are computed."""
-    return replace(one, table=replace(one.table, penalty_usd=np.zeros(len(one.table))))
+    return replace(candidates, table=replace(candidates.table, penalty_usd=np.zeros(len(candidates.table))))
 
 
 def _labels(prepared: PreparedScenario, index: int, screened: ScreenedCandidates, by: GroupBy) -> np.ndarray:
@@ -277,17 +277,17 @@ def traces_its_own(scenario: Scenario, job: str | None, by: str | None = None) -
     ScenarioError
         No job has the name, there is no service to tell jobs from, or curves are asked for where there are none.
     """
-    found = subject_of(scenario)
+    subject = subject_of(scenario)
     if scenario.objective != "loss":
-        endless = {one.name for one in scenario.jobs if not one.ends}
-        names = [one.name for one in scenario.jobs]
+        endless = {planned.name for planned in scenario.jobs if not planned.ends}
+        names = [planned.name for planned in scenario.jobs]
         if job is not None and not endless:
             raise ScenarioError([Fault("--job", 0, "", "is for jobs next to a service", "leave it out")])
         asked = names if job is None else [meant_name(job, names, "--job", "the scenario has no job")]
-        found = found if endless.issuperset(asked) else None
-    if by is not None and found is not None:
+        subject = subject if endless.issuperset(asked) else None
+    if by is not None and subject is not None:
         raise ScenarioError([Fault("--by", 0, "", "divides a frontier of cost against time", "leave it out")])
-    return found
+    return subject
 
 
 def frontier(
@@ -336,11 +336,11 @@ def frontier(
     options = options or SolveOptions()
     dated = scenario.on_day(options.as_of)
     if subject_of(dated) is not None:
-        found = frontier_of_jobs(scenario, options, library, by, points or DEFAULT_POINTS)
-        if found.solved is not None or not found.points:
-            return found
-        return found.with_plan(solve(scenario, options, library, explains=False))
+        traced = frontier_of_jobs(scenario, options, library, by, points or DEFAULT_POINTS)
+        if traced.solved is not None or not traced.points:
+            return traced
+        return traced.with_plan(solve(scenario, options, library, explains=False))
     prepared = replace(prepare(dated, library), names_others=False)
     with sharing_candidates(prepared):
-        found = frontier_of_jobs(scenario, options, prepared.library, by, points or DEFAULT_POINTS)
-    return found.with_plan(solve_prepared(prepared, options, explains=False)) if found.points else found
+        traced = frontier_of_jobs(scenario, options, prepared.library, by, points or DEFAULT_POINTS)
+    return traced.with_plan(solve_prepared(prepared, options, explains=False)) if traced.points else traced

@@ -158,7 +158,7 @@ class JobRun:
         demand = self.mean_use * demand_hours + once * (1.0 - self.once_on_spot)
         spot = self.mean_use * spot_hours + once * self.once_on_spot
         if self.step_hours > 0:
-            demand, spot = (round_up_hours(each, self.step_hours, self.minimum_hours) for each in (demand, spot))
+            demand, spot = (round_up_hours(paid, self.step_hours, self.minimum_hours) for paid in (demand, spot))
         machines = demand * self.on_demand_machines_usd + spot * self.spot_usd
         if self.paid_hours < math.inf:
             after = np.maximum(0.0, self.mean_use * demand_hours + once - self.paid_hours)
@@ -180,9 +180,9 @@ def _build_job_run(prepared: PreparedScenario, index: int, assignment: Assignmen
     if choice is not None and (usd := _patience_usd(prepared, assignment)):
         choice = choice.at_waiting_price(candidates.policies, usd)
     if row is None or (assignment.spot is not None and choice is None):
-        what = f"no candidate of this job matches the plan: {assignment.gpus} x {assignment.gpu}, {assignment.offer}"
+        problem = f"no candidate of this job matches the plan: {assignment.gpus} x {assignment.gpu}, {assignment.offer}"
         fix = "the plan belongs to another scenario, or prices have changed: solve again"
-        raise ScenarioError([Fault(prepared.scenario.name, 0, f"jobs.{assignment.name}", what, fix)])
+        raise ScenarioError([Fault(prepared.scenario.name, 0, f"jobs.{assignment.name}", problem, fix)])
     latest = latest_finish_hours(candidates.job, prepared.scenario.limits) - assignment.start_at_hours
     if not candidates.is_managed_service[row]:
         return _machine_run(prepared, index, assignment, row, choice, latest)
@@ -224,9 +224,9 @@ def _choice(prepared: PreparedScenario, index: int, row: int, advice: SpotPlan) 
         late = float(policy_late_hours(hours, np.asarray([advice.guaranteed_hours]))[0])
         had = round(60 * (late + prepared.scenario.jobs[index].start_slack_hours))
         tables += timetable.screens_of_job(prepared, index, (had,))
-    found = (table.spot.get(mine) for table in tables for mine in np.flatnonzero(table.rows == row).tolist())
+    choices = (table.spot.get(mine) for table in tables for mine in np.flatnonzero(table.rows == row).tolist())
     return next(
-        (choice for choice in found if choice and abs(choice.point.hours - advice.guaranteed_hours) < 1e-6), None
+        (choice for choice in choices if choice and abs(choice.point.hours - advice.guaranteed_hours) < 1e-6), None
     )
 
 
@@ -336,9 +336,9 @@ def policy_tables(scenario: Asked, plan: Plan, library: Library | None = None) -
             table = to_table(job_run.policy(tick))
             tables[job_run.job.name] = table | ({"zones": zone_rows(job_run.zones)} if job_run.zones else {})
     if not tables:
-        what = "no job of this plan follows a policy on spot"
+        problem = "no job of this plan follows a policy on spot"
         fix = "leave --policy out; limits.spot_share.min asks for spot"
-        raise ScenarioError([Fault(scenario.name, 0, "", what, fix)])
+        raise ScenarioError([Fault(scenario.name, 0, "", problem, fix)])
     return tables
 
 
@@ -385,8 +385,8 @@ def spot_advice(
         raise ValueError("hours and minutes gone by are not negative, and slowness is positive")
     hours_left = table["guaranteed_hours"] * slowness - hour
     work_left = (1 - done) * table["work_hours"] * slowness
-    found = advice(dict(table), hours_left, work_left, market_up, minutes / 60, running)
-    return f"spot in {zone}" if found == "spot" and zones is not None else found
+    action = advice(dict(table), hours_left, work_left, market_up, minutes / 60, running)
+    return f"spot in {zone}" if action == "spot" and zones is not None else action
 
 
 def _in_zones(

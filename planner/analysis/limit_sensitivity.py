@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from planner import timetable
-from planner.analysis.why_not import answer_query
-from planner.analysis.why_not_query import parse_query
+from planner.analysis.why_not import answer_query, parse_query
 from planner.arrays import ON_DEMAND, Floats
 from planner.candidates.screening import CandidateObjective
 from planner.documents.validation import meant_name
@@ -101,12 +100,12 @@ def limit_sensitivities(baseline: Baseline, binding: tuple[Binding, ...]) -> tup
     bound = {constraint.limit for constraint in binding}
     bound |= {SPOT_CAP} if "limits.spot" in bound else set()  # `spot: false` is this cap at 0
     unset = set() if scenario.limits.max_hours is not None else {"limits.max_hours"} - bound
-    found = []
+    sensitivities = []
     for path in baseline.elastic.relaxable_paths:
         can_gain = path in WITHOUT_LIST or any(path == limit or path.startswith(f"{limit}.") for limit in bound)
         if path not in unset:
-            found.append(_smallest_relaxation(baseline, path) if can_gain else _no_effect(path, scenario))
-    return (*found, *_scarce_offers(baseline))
+            sensitivities.append(_smallest_relaxation(baseline, path) if can_gain else _no_effect(path, scenario))
+    return (*sensitivities, *_scarce_offers(baseline))
 
 
 def _smallest_relaxation(baseline: Baseline, path: str) -> LimitSensitivity:
@@ -115,9 +114,9 @@ def _smallest_relaxation(baseline: Baseline, path: str) -> LimitSensitivity:
     is_list = (
         any(candidate_filter.path == path for candidate_filter in elastic.relaxed.filters) and path not in WITHOUT_LIST
     )
-    found = elastic.solve((path,), caps=baseline.caps, one_value=is_list)
-    changes = build_changes(found, elastic, prepared) if found else []
-    verified = verify_relaxation(prepared, changes, baseline.try_better) if found else None
+    solution = elastic.solve((path,), caps=baseline.caps, one_value=is_list)
+    changes = build_changes(solution, elastic, prepared) if solution else []
+    verified = verify_relaxation(prepared, changes, baseline.try_better) if solution else None
     if verified is None:
         return _no_effect(path, prepared.scenario)
     better, (change, *_) = timetable.as_solved(verified[0]), verified[1]
@@ -160,12 +159,12 @@ def _no_effect(path: str, scenario: Scenario) -> LimitSensitivity:
 def _scarce_offers(baseline: Baseline) -> Iterator[LimitSensitivity]:
     """Yield the offers that have too few machines or paid hours for a better plan; no setting changes that."""
     elastic, prepared = baseline.elastic, baseline.plan.prepared
-    found = elastic.solve(elastic.offer_paths, caps=baseline.caps) if elastic.offer_paths else None
-    if found is None:
+    solution = elastic.solve(elastic.offer_paths, caps=baseline.caps) if elastic.offer_paths else None
+    if solution is None:
         return
     needed = {
         constraint.path: float(round(most)) if constraint.path.startswith(STOCK_OF) else round_up(most, HOURS_STEP)
-        for constraint, most in elastic.shortages(found)
+        for constraint, most in elastic.shortages(solution)
     }
 
     def with_enough(offer: Offer, label: str) -> Offer:
@@ -179,7 +178,7 @@ def _scarce_offers(baseline: Baseline) -> Iterator[LimitSensitivity]:
     if better is None:
         return
     reported = timetable.as_solved(better)
-    for soft, _ in elastic.shortages(found):
+    for soft, _ in elastic.shortages(solution):
         is_stock = soft.path.startswith(STOCK_OF)
         yield LimitSensitivity(
             worth="gpu" if is_stock else "hour",
@@ -221,15 +220,15 @@ def past_costs(plan: ResolvedPlan, today: datetime.date) -> tuple[PastCost, ...]
     offers = [plan.prepared.market.offers[place] for place in dict.fromkeys(places)]
     if plan.prepared.scenario.adjust or not all(offer.rents_gpus for offer in offers):
         return ()
-    found = []
+    costs = []
     for days in SPANS_DAYS:
         then = [_earlier(offer, today - datetime.timedelta(days), days) for offer in offers]
         known = [past for past in then if past is not None]
         if len(known) == len(then):
             cost = _cost_with(plan, tuple(offer for _, offer in known))
             if cost is not None:
-                found.append(PastCost(days_ago=days, date=min(day for day, _ in known), cost_usd=cost))
-    return tuple(found)
+                costs.append(PastCost(days_ago=days, date=min(day for day, _ in known), cost_usd=cost))
+    return tuple(costs)
 
 
 def _earlier(offer: Offer, day: datetime.date, span_days: int) -> tuple[datetime.date, Offer] | None:
@@ -304,14 +303,14 @@ def explain(
     prepared = without_demand(prepared)
     query = parse_query(why_not, scenario, prepared.library) if why_not is not None else None
     if takes_turns(prepared, options or SolveOptions()):
-        found = timetable.explain_over_time(prepared, query, options or SolveOptions())
-        return found.model_copy(update={"seconds": perf_counter() - started})
+        explained = timetable.explain_over_time(prepared, query, options or SolveOptions())
+        return explained.model_copy(update={"seconds": perf_counter() - started})
     if query is not None and query.times:
-        what, fix = (
+        problem, fix = (
             "asks when a job runs, and these run at once",
             "ask it of jobs that share machines or GPUs and take turns",
         )
-        raise_faults([Fault(f"--why-not {why_not}", 0, next(iter(query.times)), what, fix)], ScenarioError)
+        raise_faults([Fault(f"--why-not {why_not}", 0, next(iter(query.times)), problem, fix)], ScenarioError)
     plan = try_solve(prepared, options or SolveOptions())
     explanation = _summary(prepared, plan)
     if query is not None:
@@ -390,20 +389,20 @@ def explain_technique(
     scenario = as_scenario(scenario)
     known = published_techniques()
     technique = meant_name(technique, known, "--technique", "nothing is known of")
-    one = known[technique]
+    entry = known[technique]
     paths = {}
     if technique in OF_DATA:
         check_supported(scenario, "technique")
         plan = solve(scenario, options, library)
         paths = {job.name: job.data_path for job in plan.jobs if job.data_path is not None}
-    found = tuple(Finding(**{key: asdict(fact)[key] for key in Finding.model_fields}) for fact in one.found)
+    findings = tuple(Finding(**{key: asdict(fact)[key] for key in Finding.model_fields}) for fact in entry.found)
     return TechniqueAnswer(
         scenario=scenario.name,
         technique=technique,
-        decides=one.decides,
-        why=one.why,
-        where=one.where,
-        found=found,
+        decides=entry.decides,
+        why=entry.why,
+        where=entry.where,
+        found=findings,
         data_paths=paths,
         notes=tuple(_finding_notes(scenario, technique)),
     )

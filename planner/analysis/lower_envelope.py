@@ -197,26 +197,26 @@ class _Sweep:
 
         One that ends there is level from there on.
         """
-        one = self.segments
-        usd = np.where((one.hours_from <= hours) & (one.hours_to >= hours), self.usd_at(hours), np.inf)
+        segments = self.segments
+        usd = np.where((segments.hours_from <= hours) & (segments.hours_to >= hours), self.usd_at(hours), np.inf)
         level = np.flatnonzero(usd <= usd.min() + self.tolerance)
-        slope = np.where(one.hours_to[level] > hours, self.slope[level], 0.0)
+        slope = np.where(segments.hours_to[level] > hours, self.slope[level], 0.0)
         steepest = slope.min()
         level = level[slope <= steepest + TOLERANCE * abs(steepest)]
-        return int(level[np.argmin(one.rank[level])])
+        return int(level[np.argmin(segments.rank[level])])
 
     def next_below(self, now: float, level: float, slope: float, end: float) -> tuple[float, bool] | None:
         """Return when another segment first undercuts the line from (now, level) to `end`, and whether by a jump."""
-        one = self.segments
-        start = np.maximum(one.hours_from, now)
+        segments = self.segments
+        start = np.maximum(segments.hours_from, now)
         above = self.usd_at(start) - (level + slope * (np.minimum(start, end) - now))
-        alive = (start <= end) & (one.hours_to >= start)
+        alive = (start <= end) & (segments.hours_to >= start)
         jumps = alive & (above < -self.tolerance)
-        until = np.minimum(one.hours_to, end)
+        until = np.minimum(segments.hours_to, end)
         closing = slope - self.slope
         through = above - closing * (until - start) < -self.tolerance
         crosses = alive & ~jumps & (closing > TOLERANCE * abs(slope)) & through
-        when = np.full(len(one), np.inf)
+        when = np.full(len(segments), np.inf)
         when[jumps] = start[jumps]
         when[crosses] = start[crosses] + np.maximum(above[crosses], 0.0) / closing[crosses]
         first = int(np.argmin(when))

@@ -80,7 +80,7 @@ def _listed(traces: Any) -> list[Any]:
     paths: list[Any] = [traces]
     if isinstance(traces, Iterable) and not isinstance(traces, (str, Path)) and not is_frame(traces):
         paths = list(traces)
-    if strange := [type(one).__name__ for one in paths if not (isinstance(one, (str, Path)) or is_frame(one))]:
+    if strange := [type(path).__name__ for path in paths if not (isinstance(path, (str, Path)) or is_frame(path))]:
         raise InputError(
             [Fault(FIT_COMMAND, 0, "", f"is no trace: {strange[0]}", "give files, folders or data frames")]
         )
@@ -114,8 +114,8 @@ def market_fit(
     """
     paths = _listed(traces)
     if instances < 1:
-        what = f"{instances} is not a number of machines"
-        raise InputError([Fault(FIT_COMMAND, 0, "--instances", what, "give 1 or more")])
+        problem = f"{instances} is not a number of machines"
+        raise InputError([Fault(FIT_COMMAND, 0, "--instances", problem, "give 1 or more")])
     read = _chosen(read_traces_of(paths, preempted), only)
     zones = fit_zones(group_zones(read, instances)) if together else None
     fitted = replace(zones.as_market(), instances=instances) if zones else _fit(read, instances)
@@ -186,15 +186,15 @@ def read_traces_of(paths: Sequence[str | Path | Any], preempted: bool = False) -
         faults = [Fault(str(path), 0, "", "is given twice", "give it once") for path in again]
     raise_faults(faults)
     names = Counter(trace.name for _, trace in read)
-    found = [trace if names[trace.name] == 1 else replace(trace, name=f"{path}: {trace.name}") for path, trace in read]
-    return [_inverted(trace) for trace in found] if preempted else found
+    traces = [trace if names[trace.name] == 1 else replace(trace, name=f"{path}: {trace.name}") for path, trace in read]
+    return [_inverted(trace) for trace in traces] if preempted else traces
 
 
 def _inverted(trace: Trace) -> Trace:
     """Return the trace of a file in which 1 means that the machine was taken away; `InputError` for other counts."""
     if trace.available.max(initial=0) > 1:
-        what = f"{trace.available.max()} is neither 0 nor 1, so it cannot say whether a machine was taken away"
-        raise InputError([Fault(trace.name, 0, "--preempted", what, "leave --preempted out for counts of machines")])
+        problem = f"{trace.available.max()} is neither 0 nor 1, so it cannot say whether a machine was taken away"
+        raise InputError([Fault(trace.name, 0, "--preempted", problem, "leave --preempted out for counts of machines")])
     return replace(trace, available=1 - trace.available)
 
 
@@ -229,8 +229,8 @@ def _build_hazard(ages: Ages) -> EndsByAge:
 
 def _stays_of(zones: ZoneFit) -> tuple[ZoneStays, ...]:
     """Return how long machines stay in each zone of a group."""
-    each = zip(zones.group.names, zones.stays, strict=True)
-    return tuple(ZoneStays(zone=name, **_build_hazard(ages).model_dump()) for name, ages in each)
+    pairs = zip(zones.group.names, zones.stays, strict=True)
+    return tuple(ZoneStays(zone=name, **_build_hazard(ages).model_dump()) for name, ages in pairs)
 
 
 def _durations(fitted: DurationFit) -> FittedDuration:
@@ -432,15 +432,15 @@ def build_recorded_windows(
         raise InputError([Fault(traces[0].name, 0, "", f"traces of different steps ({steps} minutes)", fix)])
     gap = gaps[0]
     if hours < MIN_COUNTS_PER_RUN * gap:
-        what = f"a count every {gap:.3g} h is too coarse for {job}, which may take {hours:.1f} h"
-        raise InputError([Fault(traces[0].name, 0, "", what, "check that its steps are in seconds")])
+        problem = f"a count every {gap:.3g} h is too coarse for {job}, which may take {hours:.1f} h"
+        raise InputError([Fault(traces[0].name, 0, "", problem, "check that its steps are in seconds")])
     ticks = math.ceil(hours / gap - 1e-9)
     long = [trace for trace in traces if trace.available.size >= ticks]
     if not long:
         best = max(traces, key=lambda trace: trace.hours)
         only = "this trace" if len(traces) == 1 else f"the longest of {len(traces)} traces"
-        what = f"{only} is {best.hours:.1f} h long, but {job} may take {hours:.1f} h"
-        raise InputError([Fault(best.name, 0, "", what, "give longer traces, or set an earlier deadline")])
+        problem = f"{only} is {best.hours:.1f} h long, but {job} may take {hours:.1f} h"
+        raise InputError([Fault(best.name, 0, "", problem, "give longer traces, or set an earlier deadline")])
     if not any(trace.up(instances).any() for trace in long):
         several = f"{instances} machines were never available together"
         never = several if instances > 1 else "a machine was never available"
@@ -494,14 +494,14 @@ class SimulationSettings:
     @classmethod
     def of(cls, traces: Sequence[str | Path] = (), preempted: bool = False, **settings: Any) -> SimulationSettings:
         """Return checked settings; ScenarioError for runs or a seed that cannot be used."""
-        found = cls(**settings)
-        if not (isinstance(found.runs, int | np.integer) and 1 <= found.runs <= MAX_RUNS):
-            what, fix = f"{found.runs:,} runs cannot be simulated", f"1 to {MAX_RUNS:,}"
-            raise ScenarioError([Fault("simulate", 0, "runs", what, fix)])
-        if found.seed < 0:
-            raise ScenarioError([Fault("simulate", 0, "seed", f"{found.seed} is not a seed", "0 or more")])
+        asked = cls(**settings)
+        if not (isinstance(asked.runs, int | np.integer) and 1 <= asked.runs <= MAX_RUNS):
+            problem, fix = f"{asked.runs:,} runs cannot be simulated", f"1 to {MAX_RUNS:,}"
+            raise ScenarioError([Fault("simulate", 0, "runs", problem, fix)])
+        if asked.seed < 0:
+            raise ScenarioError([Fault("simulate", 0, "seed", f"{asked.seed} is not a seed", "0 or more")])
         read = tuple(read_traces_of(traces, preempted)) if traces else ()
-        if found.together and len(read) < 2:
-            what, fix = f"{len(read)} zones cannot be used together", "give two traces or more with --trace"
-            raise ScenarioError([Fault("simulate", 0, "--together", what, fix)])
-        return replace(found, traces=read)
+        if asked.together and len(read) < 2:
+            problem, fix = f"{len(read)} zones cannot be used together", "give two traces or more with --trace"
+            raise ScenarioError([Fault("simulate", 0, "--together", problem, fix)])
+        return replace(asked, traces=read)

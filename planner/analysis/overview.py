@@ -31,14 +31,14 @@ def price_series(scenario: Scenario, plan: Plan) -> tuple[PriceHistory, ...]:
     An offer that a service rents on spot too has one history with both prices. Raises `InputError` where the book is
     damaged.
     """
-    found: dict[str, PriceHistory] = {}
+    histories: dict[str, PriceHistory] = {}
     for machines in (rented for part in plan.planned for rented in part.rented):
         offer = next((offer for offer in scenario.offers if _is_of(offer, machines)), None)
-        if offer is not None and offer.rents_gpus and machines.offer not in found:
+        if offer is not None and offer.rents_gpus and machines.offer not in histories:
             days = _days(offer)
             if days:
-                found[machines.offer] = PriceHistory(offer=machines.offer, days=days)
-    return tuple(found.values())
+                histories[machines.offer] = PriceHistory(offer=machines.offer, days=days)
+    return tuple(histories.values())
 
 
 def _is_of(offer: Offer, rented: Assignment | FleetKind | RlPool) -> bool:
@@ -109,8 +109,8 @@ def overview(
         return Overview(plan=plan, of_file=given)
     tasks = job_tasks(scenario, plan, options, prepared.library, runs, seed)
     with sharing_candidates(prepared):
-        found = run_tasks(tasks, wanted, {"tornado": left_to_what_if(plan)})
-    return Overview(plan=plan, of_file=given, **found)
+        answers = run_tasks(tasks, wanted, {"tornado": left_to_what_if(plan)})
+    return Overview(plan=plan, of_file=given, **answers)
 
 
 TORNADO = "planner what-if --tornado"
@@ -120,7 +120,7 @@ def run_tasks(
     tasks: Iterable[Task], wanted: Collection[Section] | None, left_out: Mapping[Section, str]
 ) -> dict[str, Any]:
     """Return the answers of analyses by their fields, and why others are skipped, such as those left to a command."""
-    found: dict[str, Any] = {}
+    answers: dict[str, Any] = {}
     skipped: dict[Section, str] = {}
     for name, field, run in tasks:
         if wanted is not None and name not in wanted:
@@ -130,10 +130,10 @@ def run_tasks(
             skipped[name] = why
             continue
         try:
-            found[field] = run()
+            answers[field] = run()
         except (InputError, NoPlanError, SolverError) as error:
             skipped[name] = str(error)
-    return {**found, "skipped": skipped}
+    return {**answers, "skipped": skipped}
 
 
 def left_to_what_if(plan: Plan) -> str:
@@ -145,7 +145,7 @@ def left_to_what_if(plan: Plan) -> str:
 
 def tornado_of(scenario: Scenario, plan: Plan, options: SolveOptions, library: Library | None) -> object:
     """Return the tornado around the plan of a scenario; its module is loaded late."""
-    from planner.analysis.what_if_sweep import tornado
+    from planner.analysis.what_if_question import tornado
 
     return tornado(scenario, options, library, plan=plan)
 

@@ -90,15 +90,15 @@ def read_probe(path: str) -> ProbeFile:
     document = read_json(path, WANTED)
     if not isinstance(document.data, dict) or "probe" not in document.data:
         raise InputError([document.fault((), "is no result of a probe", WANTED)])
-    found: ProbeFile = Source(document.file, document).validate(ProbeFile, document.data)
-    if found.status == "failed":
-        what = f"the probe failed at {found.reached or 'its start'}: {found.error or 'no reason was written'}"
-        raise InputError([document.fault(("status",), what, "read what probe.sh printed, and run it again")])
-    if found.gpu_gib is None:
+    probe: ProbeFile = Source(document.file, document).validate(ProbeFile, document.data)
+    if probe.status == "failed":
+        problem = f"the probe failed at {probe.reached or 'its start'}: {probe.error or 'no reason was written'}"
+        raise InputError([document.fault(("status",), problem, "read what probe.sh printed, and run it again")])
+    if probe.gpu_gib is None:
         raise InputError([document.fault(("gpu_name",), "was measured without a GPU", "run probe.sh there")])
-    if found.status == "ok" and (found.step_seconds is None or found.allocated_gib is None):
+    if probe.status == "ok" and (probe.step_seconds is None or probe.allocated_gib is None):
         raise InputError([document.fault(("steps",), "no step was measured", "run probe.sh again")])
-    return found
+    return probe
 
 
 def check_is_of(probe: ProbeFile, file: str, job: Assignment, fingerprint: str) -> None:
@@ -110,20 +110,20 @@ def check_is_of(probe: ProbeFile, file: str, job: Assignment, fingerprint: str) 
     fix = "give that machine back, or plan with its GPU: limits.gpus"
     card, planned_gib = known_gpu(probe), read_library().gpu(job.gpu).vram_gib
     if card is not None and card != job.gpu:
-        what = f"was measured on {probe.gpu_name}, and {job.name} is planned on {job.gpu}"
-        faults.append(Fault(file, 0, "gpu_name", what, fix))
+        problem = f"was measured on {probe.gpu_name}, and {job.name} is planned on {job.gpu}"
+        faults.append(Fault(file, 0, "gpu_name", problem, fix))
     elif not _LEAST_SEEN * planned_gib <= (probe.gpu_gib or 0.0) <= _MOST_SEEN * planned_gib:
-        what = f"was measured on a GPU of {probe.gpu_gib:g} GiB, and {job.gpu} has {planned_gib:g}"
-        faults.append(Fault(file, 0, "gpu_gib", what, fix))
+        problem = f"was measured on a GPU of {probe.gpu_gib:g} GiB, and {job.gpu} has {planned_gib:g}"
+        faults.append(Fault(file, 0, "gpu_gib", problem, fix))
     if probe.gpus != job.gpus:
-        what = f"was measured on {probe.gpus} GPUs, and {job.name} is planned on {job.gpus}"
-        faults.append(Fault(file, 0, "gpus", what, "name the job that was probed with --job"))
+        problem = f"was measured on {probe.gpus} GPUs, and {job.name} is planned on {job.gpus}"
+        faults.append(Fault(file, 0, "gpus", problem, "name the job that was probed with --job"))
     used = job.techniques.model_dump()
     names = [name for name in used if name in probe.run and name != "framework"]  # that of the job may be another
     other = [name for name in names if _plain(probe.run[name]) != _plain(used[name])]
     if other and not faults:
-        what = f"ran {other[0]} {probe.run[other[0]]}, and {job.name} is planned with {used[other[0]]}"
-        faults.append(Fault(file, 0, f"run.{other[0]}", what, "name the job that was probed with --job"))
+        problem = f"ran {other[0]} {probe.run[other[0]]}, and {job.name} is planned with {used[other[0]]}"
+        faults.append(Fault(file, 0, f"run.{other[0]}", problem, "name the job that was probed with --job"))
     if faults:
         raise InputError(faults)
 
@@ -195,46 +195,46 @@ def judge_probe(
     probe, asked = read_probe(path), as_scenario(scenario)
     chosen, question = job_on_machines(plan, asked, job)
     check_is_of(probe, file_name(path), chosen, plan_fingerprint(plan))
-    found = _Probed(plan, chosen, question, asked, market or asked, probe)
-    return _out_of_memory(found, options) if probe.status == "oom" else _measured(found, options)
+    probed = _Probed(plan, chosen, question, asked, market or asked, probe)
+    return _out_of_memory(probed, options) if probe.status == "oom" else _measured(probed, options)
 
 
 # A step was measured.
 
 
-def _measured(found: _Probed, options: SolveOptions | None) -> ProbeVerdict:
+def _measured(probed: _Probed, options: SolveOptions | None) -> ProbeVerdict:
     """Return the verdict on a run that fits: by its dollars and hours, as it is and as it could be."""
-    entry = _entry(found)
-    all_offers = [offer_data(offer) for offer in found.scenario.offers]
-    stay = _choice("keep", _figures(found, found.job, entry, all_offers), found)
-    choices, plans = [stay], [found.plan]
-    if not (stay.meets_limits and _is_as_planned(found)):
-        here, alike, others = _offers(found)
-        for what, offers in (("change", here), ("give back", alike), ("give back", others)):
-            plan = _solved(found, entry, offers, what == "change", options)
-            if plan is None or not plan.jobs or (what == "change" and not changes(found.job, plan.jobs[0])):
+    entry = _entry(probed)
+    all_offers = [offer_data(offer) for offer in probed.scenario.offers]
+    stay = _choice("keep", _figures(probed, probed.job, entry, all_offers), probed)
+    choices, plans = [stay], [probed.plan]
+    if not (stay.meets_limits and _is_as_planned(probed)):
+        here, alike, others = _offers(probed)
+        for kind, offers in (("change", here), ("give back", alike), ("give back", others)):
+            plan = _solved(probed, entry, offers, kind == "change", options)
+            if plan is None or not plan.jobs or (kind == "change" and not changes(probed.job, plan.jobs[0])):
                 continue
-            choice = _choice(what, plan.jobs[0], found, is_planned=True)
+            choice = _choice(kind, plan.jobs[0], probed, is_planned=True)
             if offers is not others:
-                choice = _as_measured(found, stay, plan.jobs[0], choice, offers)
+                choice = _as_measured(probed, stay, plan.jobs[0], choice, offers)
             choices.append(choice)
             plans.append(plan)
     best = choose(choices)
-    plan = next(plan for one, plan in zip(choices, plans, strict=True) if one is best)
-    ranked = (best, *(one for one in choices if one is not best))
-    reason = _reason(found, stay)
-    return _verdict(found, reason, ranked, entry, plan if best.meets_limits else None, _notes(found))
+    plan = next(plan for way, plan in zip(choices, plans, strict=True) if way is best)
+    ranked = (best, *(way for way in choices if way is not best))
+    reason = _reason(probed, stay)
+    return _verdict(probed, reason, ranked, entry, plan if best.meets_limits else None, _notes(probed))
 
 
 def choose(choices: Sequence[ProbeChoice]) -> ProbeChoice:
     """Return the way to go on, of those that meet the limits; to switch must save `WORTH_IT`. Without any the first."""
-    good = [one for one in choices if one.meets_limits]
-    return min(good or choices[:1], key=lambda one: one.cost_usd / (1.0 - WORTH_IT[one.what]))
+    good = [choice for choice in choices if choice.meets_limits]
+    return min(good or choices[:1], key=lambda choice: choice.cost_usd / (1.0 - WORTH_IT[choice.what]))
 
 
-def _entry(found: _Probed) -> dict[str, Any]:
+def _entry(probed: _Probed) -> dict[str, Any]:
     """Return the observed run: how it was set up, its real tokens per second, its allocated peak."""
-    job, probe = found.job, found.probe
+    job, probe = probed.job, probed.probe
     assert probe.step_seconds is not None and probe.allocated_gib is not None
     speed = round_digits(job.tokens_per_step / probe.step_seconds)
     peak = {"peak_vram_gib": round_digits(max(probe.allocated_gib, 1e-3)), "peak_kind": "allocated"}
@@ -242,44 +242,44 @@ def _entry(found: _Probed) -> dict[str, Any]:
     return {**setup, "sequence_length": job.sequence_length, "tokens_per_second": speed, **peak}
 
 
-def _is_as_planned(found: _Probed) -> bool:
+def _is_as_planned(probed: _Probed) -> bool:
     """Return whether neither seconds nor bytes say anything new."""
-    job, probe = found.job, found.probe
+    job, probe = probed.job, probed.probe
     assert probe.step_seconds is not None and probe.allocated_gib is not None
     off = (probe.step_seconds / job.step_seconds, probe.allocated_gib / job.vram_gib.allocated)
     return all(abs(ratio - 1.0) <= AS_PLANNED for ratio in off)
 
 
-def _data(found: _Probed, entry: dict[str, Any]) -> dict[str, Any]:
+def _data(probed: _Probed, entry: dict[str, Any]) -> dict[str, Any]:
     """Return the scenario of the job alone, with the run that was observed, as data without offers."""
-    data = scenario_data(found.scenario)
+    data = scenario_data(probed.scenario)
     data.pop("inventory", None)
-    one: dict[str, Any] = next(each for each in data["jobs"] if each["name"] == found.job.name)
-    one["measured"] = [*one.get("measured", []), *([entry] if entry else [])]
-    if one.pop("after", None) is not None:  # the jobs before it end when they are planned to
-        one["release"] = f"{max(found.asked.release_hours, found.job.start_at_hours):g}h"
-    data["jobs"] = [one]
+    job: dict[str, Any] = next(part for part in data["jobs"] if part["name"] == probed.job.name)
+    job["measured"] = [*job.get("measured", []), *([entry] if entry else [])]
+    if job.pop("after", None) is not None:  # the jobs before it end when they are planned to
+        job["release"] = f"{max(probed.asked.release_hours, probed.job.start_at_hours):g}h"
+    data["jobs"] = [job]
     data.pop("services", None)
     limits = data.get("limits", {})
     if limits.get("budget_usd") is not None:
-        limits["budget_usd"] = max(0.01, limits["budget_usd"] - _others_usd(found))
+        limits["budget_usd"] = max(0.01, limits["budget_usd"] - _others_usd(probed))
     return data
 
 
-def _others_usd(found: _Probed) -> float:
+def _others_usd(probed: _Probed) -> float:
     """Return the dollars of the other jobs and services, which are left as they are planned."""
-    return math.fsum(part.cost_usd for part in found.plan.planned if part.name != found.job.name)
+    return math.fsum(part.cost_usd for part in probed.plan.planned if part.name != probed.job.name)
 
 
-def _offers(found: _Probed) -> tuple[list[dict[str, Any]], ...]:
+def _offers(probed: _Probed) -> tuple[list[dict[str, Any]], ...]:
     """Return the offer of the machine at hand, at most as many as are rented; others of its GPU; all other offers."""
-    job = found.job
+    job = probed.job
     here = [
         offer_data(offer.model_copy(update={"max_nodes": job.instances}))
-        for label, offer in found.scenario.offers_as_read()
+        for label, offer in probed.scenario.offers_as_read()
         if _is_rented(label, offer, job)
     ]
-    away = [offer for label, offer in found.market.offers_as_read() if not _is_rented(label, offer, job)]
+    away = [offer for label, offer in probed.market.offers_as_read() if not _is_rented(label, offer, job)]
     alike = [offer_data(offer) for offer in away if offer.gpu == job.gpu]
     return here, alike, [offer_data(offer) for offer in away if offer.gpu != job.gpu]
 
@@ -290,70 +290,74 @@ def _is_rented(label: str, offer: Offer, job: Assignment) -> bool:
     return label == job.offer or (same and job.region.startswith("any"))
 
 
-def _figures(found: _Probed, job: Assignment, entry: dict[str, Any], offers: Sequence[dict[str, Any]]) -> Assignment:
+def _figures(probed: _Probed, job: Assignment, entry: dict[str, Any], offers: Sequence[dict[str, Any]]) -> Assignment:
     """Return the figures of a run, exactly as it is set up, that follow from a measurement; empty: from none."""
-    scenario = read_with_offers(_data(found, entry), offers)
+    scenario = read_with_offers(_data(probed, entry), offers)
     library = read_library([job.architecture for job in scenario.jobs])
     context, broken = resolve_names(NamedRun.of(job), scenario, library)
     if context is None:
-        what = f"{broken[0].what} of the plan is not in its scenario"
-        raise InputError([Fault("plan", 0, f"jobs.{job.name}", what, "solve it again")])
-    return evaluate(context, datetime.date.fromisoformat(found.plan.as_of)).assignment
+        problem = f"{broken[0].what} of the plan is not in its scenario"
+        raise InputError([Fault("plan", 0, f"jobs.{job.name}", problem, "solve it again")])
+    return evaluate(context, datetime.date.fromisoformat(probed.plan.as_of)).assignment
 
 
 def _as_measured(
-    found: _Probed, stay: ProbeChoice, job: Assignment, choice: ProbeChoice, offers: Sequence[dict[str, Any]]
+    probed: _Probed, stay: ProbeChoice, job: Assignment, choice: ProbeChoice, offers: Sequence[dict[str, Any]]
 ) -> ProbeChoice:
     """Return another run on the same kind of GPU, as much slower or faster than estimated as the one that was measured.
 
     The estimates of a job follow a measurement only in part, so that each other run would seem to gain by it.
     """
-    usd, slower = stay.cost_usd / max(found.job.cost_usd, 1e-9), stay.hours.expected / found.job.hours.expected
-    plain = _figures(found, job, {}, offers)
+    usd, slower = stay.cost_usd / max(probed.job.cost_usd, 1e-9), stay.hours.expected / probed.job.hours.expected
+    plain = _figures(probed, job, {}, offers)
     hours = Hours(**{name: getattr(plain.hours, name) * slower for name in Hours.model_fields})
-    meets = _keeps(found, job.delay_hours + hours.at_confidence, plain.cost_at_confidence * usd)
+    meets = _keeps(probed, job.delay_hours + hours.at_confidence, plain.cost_at_confidence * usd)
     figures = {"cost_usd": plain.cost_usd * usd, "hours": hours, "deadline_probability": None}
     return choice.model_copy(update={**figures, "meets_limits": meets})
 
 
 def _solved(
-    found: _Probed, entry: dict[str, Any], offers: Sequence[dict[str, Any]], is_here: bool, options: SolveOptions | None
+    probed: _Probed,
+    entry: dict[str, Any],
+    offers: Sequence[dict[str, Any]],
+    is_here: bool,
+    options: SolveOptions | None,
 ) -> Plan | None:
     """Return the plan of the job on some offers with what was measured; None where nothing is offered."""
     if not offers:
         return None
-    data = _data(found, entry)
+    data = _data(probed, entry)
     if is_here:
-        data["limits"] = {**data.get("limits", {}), "max_gpus": found.job.gpus}
+        data["limits"] = {**data.get("limits", {}), "max_gpus": probed.job.gpus}
     options = options or SolveOptions()
-    as_of = options.as_of or datetime.date.fromisoformat(found.plan.as_of)
+    as_of = options.as_of or datetime.date.fromisoformat(probed.plan.as_of)
     return solve(read_with_offers(data, offers), options.model_copy(update={"as_of": as_of}))
 
 
-def _choice(what: Any, job: Assignment, found: _Probed, is_planned: bool = False) -> ProbeChoice:
+def _choice(kind: Any, job: Assignment, probed: _Probed, is_planned: bool = False) -> ProbeChoice:
     """Return one way to go on; what was planned anew meets the limits."""
     machines = describe_machines(job.gpus, job.gpu)
-    change = {"keep": "", "change": changes(found.job, job), "give back": machines}[what]
+    change = {"keep": "", "change": changes(probed.job, job), "give back": machines}[kind]
     return ProbeChoice(
-        what=what,
+        what=kind,
         change=change,
         machines=machines,
         provider=job.provider,
         cost_usd=job.cost_usd,
         hours=Hours(**{name: getattr(job.hours, name) for name in Hours.model_fields}),
         deadline_probability=job.deadline_probability,
-        meets_limits=is_planned or _keeps(found, job.finish_hours, job.cost_at_confidence),
+        meets_limits=is_planned or _keeps(probed, job.finish_hours, job.cost_at_confidence),
     )
 
 
-def _keeps(found: _Probed, late_hours: float, late_usd: float) -> bool:
+def _keeps(probed: _Probed, late_hours: float, late_usd: float) -> bool:
     """Return whether a run keeps the deadline of its job and the budget of all, by its figures at their confidence.
 
     `late_hours` count from the start of the plan.
     """
-    deadline, budget = found.asked.planned_deadline_hours, found.scenario.limits.budget_usd
+    deadline, budget = probed.asked.planned_deadline_hours, probed.scenario.limits.budget_usd
     in_time = deadline is None or late_hours <= deadline * _ROUNDING
-    return in_time and (budget is None or late_usd + _others_usd(found) <= budget * _ROUNDING)
+    return in_time and (budget is None or late_usd + _others_usd(probed) <= budget * _ROUNDING)
 
 
 _NO_CHANGE = {"framework"}
@@ -362,19 +366,19 @@ _NO_CHANGE = {"framework"}
 
 def changes(before: Assignment, after: Assignment) -> str:
     """Return what of a run becomes another, `micro-batch 4, activation checkpointing selective`; empty if nothing."""
-    found = []
+    texts = []
     if (before.gpus, before.gpu) != (after.gpus, after.gpu):
-        found.append(describe_machines(after.gpus, after.gpu))
+        texts.append(describe_machines(after.gpus, after.gpu))
     if before.instances != after.instances:
-        found.append(f"{after.instances} machine{'s' * (after.instances > 1)}")
+        texts.append(f"{after.instances} machine{'s' * (after.instances > 1)}")
     old, new = before.techniques.model_dump(), after.techniques.model_dump()
     names = (name for name in new if old[name] != new[name] and name not in _NO_CHANGE)
-    found += [f"{_label(name)} {_value(new[name])}" for name in names]
+    texts += [f"{_label(name)} {_value(new[name])}" for name in names]
     if (framework := after.framework or new["framework"]) != (before.framework or old["framework"]):
-        found.append(f"framework {framework}")
+        texts.append(f"framework {framework}")
     if (before.spot_share > 0) != (after.spot_share > 0):
-        found.append("spot" if after.spot_share > 0 else "on demand")
-    return ", ".join(found)
+        texts.append("spot" if after.spot_share > 0 else "on demand")
+    return ", ".join(texts)
 
 
 def _label(technique: str) -> str:
@@ -390,44 +394,44 @@ def _value(value: object) -> str:
 # Memory ran out.
 
 
-def _out_of_memory(found: _Probed, options: SolveOptions | None) -> ProbeVerdict:
+def _out_of_memory(probed: _Probed, options: SolveOptions | None) -> ProbeVerdict:
     """Return the verdict on a run that does not fit: a smaller one on the same machine, or other GPUs."""
-    job, choices, plans, notes = found.job, list[ProbeChoice](), dict[str, Plan](), _unknown_gpu(found)
+    job, choices, plans, notes = probed.job, list[ProbeChoice](), dict[str, Plan](), _unknown_gpu(probed)
     if job.vram_gib.fallback is not None:
-        choices.append(_choice("change", _smaller(found, job.vram_gib.fallback), found))
+        choices.append(_choice("change", _smaller(probed, job.vram_gib.fallback), probed))
         notes.append(f"set {choices[0].change} in the exported files: no plan is written for it, and it is an estimate")
-    others = [offer_data(offer) for offer in found.market.offers if offer.gpu != job.gpu]
-    plan = _solved(found, {}, others, False, options)
+    others = [offer_data(offer) for offer in probed.market.offers if offer.gpu != job.gpu]
+    plan = _solved(probed, {}, others, False, options)
     if plan is not None and plan.jobs:
-        choices.append(_choice("give back", plan.jobs[0], found, is_planned=True))
+        choices.append(_choice("give back", plan.jobs[0], probed, is_planned=True))
         plans["give back"] = plan
-    stay = _choice("keep", job, found).model_copy(update={"meets_limits": False})
+    stay = _choice("keep", job, probed).model_copy(update={"meets_limits": False})
     best = choose([stay, *choices])
-    reason = f"memory ran out in {found.probe.reached or 'the first step'}"
-    ranked = (best, *(one for one in choices if one is not best))
-    return _verdict(found, reason, ranked, {}, plans.get(best.what), notes)
+    reason = f"memory ran out in {probed.probe.reached or 'the first step'}"
+    ranked = (best, *(way for way in choices if way is not best))
+    return _verdict(probed, reason, ranked, {}, plans.get(best.what), notes)
 
 
-def _smaller(found: _Probed, smaller: Fallback) -> Assignment:
+def _smaller(probed: _Probed, smaller: Fallback) -> Assignment:
     """Return the figures of the smaller run that the plan names for this case."""
     names = ("micro_batch", "accumulation_steps", "activation_checkpointing")
-    techniques = found.job.techniques.model_copy(update={name: getattr(smaller, name) for name in names})
-    run = found.job.model_copy(update={"techniques": techniques})
-    return _figures(found, run, {}, [offer_data(offer) for offer in found.scenario.offers])
+    techniques = probed.job.techniques.model_copy(update={name: getattr(smaller, name) for name in names})
+    run = probed.job.model_copy(update={"techniques": techniques})
+    return _figures(probed, run, {}, [offer_data(offer) for offer in probed.scenario.offers])
 
 
 # The verdict.
 
 
 def _verdict(
-    found: _Probed,
+    probed: _Probed,
     reason: str,
     choices: tuple[ProbeChoice, ...],
     entry: dict[str, Any],
     plan: Plan | None,
     notes: list[str],
 ) -> ProbeVerdict:
-    job, probe, best = found.job, found.probe, choices[0]
+    job, probe, best = probed.job, probed.probe, choices[0]
     step = ProbedStep(
         planned=job.step_seconds,
         low=job.tokens_per_step / job.tokens_per_second_high,
@@ -442,7 +446,7 @@ def _verdict(
         usable=job.vram_gib.usable,
     )
     return ProbeVerdict(
-        scenario=found.plan.scenario,
+        scenario=probed.plan.scenario,
         job=job.name,
         verdict=best.what if best.meets_limits else "give back",
         reason=reason,
@@ -459,10 +463,10 @@ def _verdict(
     )
 
 
-def _reason(found: _Probed, stay: ProbeChoice) -> str:
+def _reason(probed: _Probed, stay: ProbeChoice) -> str:
     """Return in a few words why."""
-    assert found.probe.step_seconds is not None
-    ratio = found.probe.step_seconds / found.job.step_seconds
+    assert probed.probe.step_seconds is not None
+    ratio = probed.probe.step_seconds / probed.job.step_seconds
     speed = f"a step takes {100 * abs(ratio - 1.0):.0f} % {'longer' if ratio > 1 else 'less'} than planned"
     if ratio >= 2:
         speed = f"a step takes {ratio:.3g}x as long as planned"
@@ -471,17 +475,17 @@ def _reason(found: _Probed, stay: ProbeChoice) -> str:
     return speed if stay.meets_limits else f"{speed}, and the run as it is misses its limits"
 
 
-def _unknown_gpu(found: _Probed) -> list[str]:
-    if known_gpu(found.probe) is not None:
+def _unknown_gpu(probed: _Probed) -> list[str]:
+    if known_gpu(probed.probe) is not None:
         return []
-    said = f"{found.probe.gpu_name or 'a GPU without a name'}, of which no GPU is known"
-    return [f"the driver names {said}: by its memory it may be the {found.job.gpu} of the plan"]
+    said = f"{probed.probe.gpu_name or 'a GPU without a name'}, of which no GPU is known"
+    return [f"the driver names {said}: by its memory it may be the {probed.job.gpu} of the plan"]
 
 
-def _notes(found: _Probed) -> list[str]:
+def _notes(probed: _Probed) -> list[str]:
     """Return what a reader must know of the measurement."""
-    job, probe = found.job, found.probe
-    notes = _unknown_gpu(found)
+    job, probe = probed.job, probed.probe
+    notes = _unknown_gpu(probed)
     planned = job.global_batch * job.sequence_length
     if job.packing != "padded" and probe.tokens_per_step is not None:
         off = probe.tokens_per_step / planned - 1.0
@@ -491,7 +495,7 @@ def _notes(found: _Probed) -> list[str]:
         notes.append("memory is nearly full: longer samples, evaluation or a saved checkpoint may not fit")
     if job.packing == "padded":
         notes.append("samples are padded: the longest batch of the data may take more memory than those of the probe")
-    if len(found.plan.planned) > 1:
+    if len(probed.plan.planned) > 1:
         notes.append("the other jobs are left as they are planned: machines that they use are not kept free for them")
     return notes
 
@@ -553,9 +557,9 @@ def shared_row(probe: ProbeFile, job: Assignment) -> dict[str, Any]:
     setup = {**_setup(job), "train_embeddings": embeddings}
     row = {"source": ROW_SOURCE, **_network(card), **setup, **measured, "gpu_name": probe.gpu_name}
     row |= {name: probe.versions.get(name.replace("_", "-"), "") for name in ROW_COLUMNS[-10:]}
-    found = {name: _cell(row.get(name)) for name in ROW_COLUMNS}
-    found["id"] = hashlib.sha256("\x1f".join(found.values()).encode()).hexdigest()[:12]
-    return found
+    shared = {name: _cell(row.get(name)) for name in ROW_COLUMNS}
+    shared["id"] = hashlib.sha256("\x1f".join(shared.values()).encode()).hexdigest()[:12]
+    return shared
 
 
 def _cell(value: Any) -> str:
@@ -618,11 +622,11 @@ def _words(targets: str | tuple[str, ...] | None) -> str | None:
 
 def _measured_figures(probe: ProbeFile, job: Assignment) -> dict[str, Any]:
     """Return what was measured; of a run out of memory no figure of a step."""
-    found: dict[str, Any] = {"status": probe.status, "quality": "A", "gpu_mem_gb": round(probe.gpu_gib or 0)}
-    found |= {"load_gib": probe.load_gib, "host_gib": probe.host_gib}
+    figures: dict[str, Any] = {"status": probe.status, "quality": "A", "gpu_mem_gb": round(probe.gpu_gib or 0)}
+    figures |= {"load_gib": probe.load_gib, "host_gib": probe.host_gib}
     if probe.status == "oom" or probe.step_seconds is None:
-        return found
-    return found | {
+        return figures
+    return figures | {
         **{"peak_mem_gb_per_gpu": probe.allocated_gib, "mem_unit": "GiB", "mem_kind": "torch max_memory_allocated"},
         **{"alt_mem": probe.reserved_gib, "alt_mem_kind": "torch max_memory_reserved"},
         "device_used_gib": probe.driver_gib,

@@ -8,13 +8,15 @@ from itertools import pairwise
 from statistics import stdev
 from typing import TYPE_CHECKING
 
-from planner.analysis.calibration.csv_logs import MIN_TIMED_STEPS, count_warm_up_steps, fault
-from planner.analysis.calibration.line_logs import (
+from planner.analysis.logged_steps import (
+    MIN_TIMED_STEPS,
     STALL_SECONDS,
     Attempt,
     Interval,
     LogHistory,
     LogPoint,
+    count_warm_up_steps,
+    fault,
     resumed_remarks,
     split_attempts,
 )
@@ -60,8 +62,8 @@ class Pace:
 
         100 steps in 20 batches of spread 0.04, 100 steps left: 0.04 * sqrt(1 / 20 + 1 / 20) = 0.013.
         """
-        each = self.steps / self.batches
-        return self.batch_spread * math.sqrt(1.0 / self.batches + each / max(steps_left, 1))
+        steps_per_batch = self.steps / self.batches
+        return self.batch_spread * math.sqrt(1.0 / self.batches + steps_per_batch / max(steps_left, 1))
 
 
 @dataclass(frozen=True)
@@ -114,26 +116,26 @@ def join_logs(histories: Sequence[LogHistory]) -> LogHistory:
     )
 
 
-def _order(one: LogHistory) -> tuple[float, int, int]:
-    clock = next((point.clock for point in one.points if point.clock is not None), 0.0)
-    return clock, one.points[-1].step, len(one.points)
+def _order(log: LogHistory) -> tuple[float, int, int]:
+    clock = next((point.clock for point in log.points if point.clock is not None), 0.0)
+    return clock, log.points[-1].step, len(log.points)
 
 
-def _is_part(one: LogHistory, others: Sequence[LogHistory]) -> bool:
+def _is_part(inner: LogHistory, others: Sequence[LogHistory]) -> bool:
     """Whether another log has every point of this one; of equal logs, such as those of two ranks, the first stays."""
-    place = next(number for number, log in enumerate(others) if log is one)
+    place = next(number for number, log in enumerate(others) if log is inner)
     return any(
-        other is not one and (len(other.points), place) > (len(one.points), number) and _is_within(one, other)
+        other is not inner and (len(other.points), place) > (len(inner.points), number) and _is_within(inner, other)
         for number, other in enumerate(others)
     )
 
 
-def _is_within(one: LogHistory, other: LogHistory) -> bool:
+def _is_within(inner: LogHistory, other: LogHistory) -> bool:
     """Whether another log has each step of this one with the same figure: the first kind that both state."""
     for name in ("loss", "elapsed", "clock", "step"):
         mine, theirs = (
             {(point.step, getattr(point, name)) for point in log.points if getattr(point, name) is not None}
-            for log in (one, other)
+            for log in (inner, other)
         )
         if mine and theirs:
             return mine <= theirs
@@ -172,12 +174,12 @@ def read_progress(log: LogHistory) -> Progress:
 
 def _unexplained(attempt: Attempt) -> float:
     """Return the seconds in which an attempt stood still between steps whose own time the log states."""
-    found = 0.0
+    seconds = 0.0
     for before, after in pairwise(attempt.points):
         if after.seconds is not None and after.clock is not None and before.clock is not None:
             more = after.clock - before.clock - after.seconds * (after.step - before.step)
-            found += more if more > STALL_SECONDS else 0.0
-    return found
+            seconds += more if more > STALL_SECONDS else 0.0
+    return seconds
 
 
 def _resumed_at(attempt: Attempt) -> int:
@@ -192,12 +194,14 @@ def _pace(attempts: Sequence[Attempt]) -> Pace | None:
     kept: list[Interval] = []
     warm = 0
     for attempt in attempts:
-        count = count_warm_up_steps([each.pace for each in attempt.intervals]) if len(attempt.intervals) > 1 else 0
-        warm += sum(each.steps for each in attempt.intervals[:count])
+        count = (
+            count_warm_up_steps([interval.pace for interval in attempt.intervals]) if len(attempt.intervals) > 1 else 0
+        )
+        warm += sum(interval.steps for interval in attempt.intervals[:count])
         kept += attempt.intervals[count:]
     steps = sum(timed.steps for timed in kept)
     if len(kept) < MIN_TIMED_STEPS:
-        every = [each for attempt in attempts for each in attempt.intervals]
+        every = [interval for attempt in attempts for interval in attempt.intervals]
         steps = sum(timed.steps for timed in every)
         if steps < MIN_TIMED_STEPS:
             return None
@@ -268,14 +272,14 @@ def _diverged_at(points: Sequence[LogPoint]) -> int | None:
 
 
 def _remarks(attempts: Sequence[Attempt]) -> list[str]:
-    found = resumed_remarks(attempts)
+    remarks = resumed_remarks(attempts)
     jumps = sum(attempt.jumps_back for attempt in attempts)
     if jumps:
-        found.append(f"the clock of the log goes back {jumps} times: those intervals are not timed")
+        remarks.append(f"the clock of the log goes back {jumps} times: those intervals are not timed")
     stalls = sum(len(attempt.stalls) for attempt in attempts)
     if stalls:
-        found.append(f"{stalls} gaps of ten times the usual pace are not part of it: the run stood still")
-    return found
+        remarks.append(f"{stalls} gaps of ten times the usual pace are not part of it: the run stood still")
+    return remarks
 
 
 # When a run will end and what it will cost, from its progress and its plan.
@@ -399,25 +403,25 @@ def weighted_pace(planned: float, prior: float, observed: float, noise: float) -
 
 
 def end_of(
-    job: Assignment, found: Projection, elapsed_hours: float, spent_usd: float, confidence: float
+    job: Assignment, projection: Projection, elapsed_hours: float, spent_usd: float, confidence: float
 ) -> ProjectedEnd:
     """Return the end of a job that has run for some hours and cost some dollars."""
     # Below the median the error is narrower than in its tails, as much as that of the plan is.
     of_both = job.sigma / job.sigma_in_tails if job.sigma_in_tails else 1.0
-    low, high = (float(factor) for factor in time_factors(Sigmas(found.sigma * of_both, found.sigma)))
-    hours = interval(found.left_hours, found.least_hours, (low, high), found.market_sd_hours)
-    usd = interval(found.left_usd, 0.0, (low, high), found.market_sd_usd)
+    low, high = (float(factor) for factor in time_factors(Sigmas(projection.sigma * of_both, projection.sigma)))
+    hours = interval(projection.left_hours, projection.least_hours, (low, high), projection.market_sd_hours)
+    usd = interval(projection.left_usd, 0.0, (low, high), projection.market_sd_usd)
     return ProjectedEnd(
         hours=Spread(
-            expected=elapsed_hours + found.left_hours, low=elapsed_hours + hours[0], high=elapsed_hours + hours[1]
+            expected=elapsed_hours + projection.left_hours, low=elapsed_hours + hours[0], high=elapsed_hours + hours[1]
         ),
-        cost=Spread(expected=spent_usd + found.left_usd, low=spent_usd + usd[0], high=spent_usd + usd[1]),
-        deadline_probability=_on_time(job, found, elapsed_hours, confidence),
-        left_hours=found.left_hours,
+        cost=Spread(expected=spent_usd + projection.left_usd, low=spent_usd + usd[0], high=spent_usd + usd[1]),
+        deadline_probability=_on_time(job, projection, elapsed_hours, confidence),
+        left_hours=projection.left_hours,
     )
 
 
-def _on_time(job: Assignment, found: Projection, elapsed_hours: float, confidence: float) -> float | None:
+def _on_time(job: Assignment, projection: Projection, elapsed_hours: float, confidence: float) -> float | None:
     """Return the probability of the deadline.
 
     A run that follows a policy moves to on demand in time on every path of the market, so only the error of its pace
@@ -426,11 +430,11 @@ def _on_time(job: Assignment, found: Projection, elapsed_hours: float, confidenc
     if job.deadline_hours is None:
         return None
     left = job.deadline_hours - elapsed_hours
-    if left <= 0 or found.left_hours <= 0:
-        return 1.0 if left >= 0 and found.left_hours <= 0 else 0.0
-    hours = found.least_hours if job.spot is not None else found.left_hours
-    factor = float(confidence_factor(found.sigma, confidence))
-    late = hours + math.hypot(hours * (factor - 1.0), 0.0 if job.spot is not None else found.market_sd_hours)
+    if left <= 0 or projection.left_hours <= 0:
+        return 1.0 if left >= 0 and projection.left_hours <= 0 else 0.0
+    hours = projection.least_hours if job.spot is not None else projection.left_hours
+    factor = float(confidence_factor(projection.sigma, confidence))
+    late = hours + math.hypot(hours * (factor - 1.0), 0.0 if job.spot is not None else projection.market_sd_hours)
     return probability_within(left, hours, late, confidence)
 
 
@@ -439,18 +443,18 @@ def budget_note(limits: Limits, likely_usd: float, late_usd: float) -> list[str]
     budget, sure = limits.budget_usd, limits.budget_confidence
     if budget is None or late_usd <= budget:
         return []
-    what = f"the budget of ${budget:,.2f} is at risk: ${late_usd:,.2f} at its confidence of {100 * sure:.3g} %"
-    return [f"{what}, likely ${likely_usd:,.2f}"]
+    risk = f"the budget of ${budget:,.2f} is at risk: ${late_usd:,.2f} at its confidence of {100 * sure:.3g} %"
+    return [f"{risk}, likely ${likely_usd:,.2f}"]
 
 
 def causes_of(
-    job: Assignment, progress: Progress, found: Projection, elapsed_hours: float, end: ProjectedEnd
+    job: Assignment, progress: Progress, projection: Projection, elapsed_hours: float, end: ProjectedEnd
 ) -> tuple[Cause, ...]:
     """Return the parts of the difference between projected and planned hours; they add up."""
     planned, factor = planned_step_seconds(job), market_factor(job)
     observed = observed_step_seconds(job, progress) or planned
     left = max(0, job.steps - progress.steps)
-    slower = (progress.steps * (observed - planned) + left * (found.pace_seconds - planned) * factor) / HOUR
+    slower = (progress.steps * (observed - planned) + left * (projection.pace_seconds - planned) * factor) / HOUR
     repeated = progress.repeated_steps * observed / HOUR
     expected_stand = (factor - 1.0) * progress.steps * planned / HOUR
     standing = progress.standing_hours - expected_stand
@@ -466,4 +470,4 @@ def causes_of(
         "before the first step and after the last one": start or 0.0,
     }
     parts["warm-up and the rest"] = total - math.fsum(parts.values())
-    return tuple(Cause(what=what, hours=hours) for what, hours in parts.items())
+    return tuple(Cause(what=cause, hours=hours) for cause, hours in parts.items())

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from planner.analysis.what_if_sweep import VariantSolver, build_cell, library_of, scenario_at
+from planner.analysis.what_if_question import VariantSolver, build_cell, library_of, scenario_at
 from planner.documents.files import check_writable, read_text, write_text_atomically
 from planner.documents.overrides import SweepRange, parse_ranges
 from planner.documents.tables import csv_text, json_text
@@ -68,11 +68,11 @@ def chained_places(ranges: Sequence[SweepRange]) -> list[Places]:
     A reflected Gray code: the range that is the most expensive to change is the outermost.
     """
     axes = sorted(range(len(ranges)), key=lambda axis: -change_cost(ranges[axis].path))
-    found = []
+    chains = []
     for digits in _reflected([len(ranges[axis].values) for axis in axes]):
         by_axis = dict(zip(axes, digits, strict=True))
-        found.append(tuple(by_axis[axis] for axis in range(len(ranges))))
-    return found
+        chains.append(tuple(by_axis[axis] for axis in range(len(ranges))))
+    return chains
 
 
 def _reflected(sizes: Sequence[int]) -> Iterator[Places]:
@@ -211,9 +211,9 @@ def dask_executor(address: str) -> Iterator[Executor]:
     try:
         asyncio.run(_connect(address))  # a client that finds no scheduler prints tracebacks when it is collected
     except (OSError, ValueError, TypeError) as error:
-        what = f"no Dask scheduler answers: {' '.join(str(error).split()) or type(error).__name__}"
+        problem = f"no Dask scheduler answers: {' '.join(str(error).split()) or type(error).__name__}"
         fix = "give its address, such as tcp://10.0.0.1:8786"
-        raise InputError([Fault(f"--cluster {address}", 0, "", what, fix)]) from None
+        raise InputError([Fault(f"--cluster {address}", 0, "", problem, fix)]) from None
     client: Any = Client(address, set_as_default=False)
     with client:
         yield client.get_executor(pure=False)
@@ -352,17 +352,17 @@ class Journal:
         if len(lines) == 1 and self._header.startswith(lines[0]):
             return {}  # stopped before the first row: empty, or a header that is cut short
         if lines[0] != self._header:
-            what = "was written for another scenario, other ranges, options or prices, or by another version"
-            raise InputError([Fault(self.path, 1, "", what, "repeat that sweep, or give --restart to begin anew")])
-        found: dict[tuple[str, ...], Variant] = {}
+            problem = "was written for another scenario, other ranges, options or prices, or by another version"
+            raise InputError([Fault(self.path, 1, "", problem, "repeat that sweep, or give --restart to begin anew")])
+        variants: dict[tuple[str, ...], Variant] = {}
         for number, line in enumerate(lines[1:-1], start=2):
             try:
                 row = Variant.model_validate_json(line)
             except ValidationError:
                 raise InputError([Fault(self.path, number, "", "is no row of a sweep", "give --restart")]) from None
             if row.status != "error":
-                found[row.values] = row
-        return found
+                variants[row.values] = row
+        return variants
 
     def begin(self, rows: Iterable[Variant]) -> None:
         """Write the journal with the rows that are known."""
@@ -380,8 +380,8 @@ class Journal:
         Path(self.path).unlink(missing_ok=True)
 
 
-def _row(one: Variant) -> str:
-    return one.model_dump_json()
+def _row(variant: Variant) -> str:
+    return variant.model_dump_json()
 
 
 def write_results(path: str, paths: Sequence[str], rows: Iterable[Variant]) -> None:
@@ -390,10 +390,10 @@ def write_results(path: str, paths: Sequence[str], rows: Iterable[Variant]) -> N
     write_text_atomically(path, text)
 
 
-def _line(paths: Sequence[str], one: Variant) -> str:
+def _line(paths: Sequence[str], variant: Variant) -> str:
     """Return a row as JSON, its values by path."""
-    values = dict(zip(paths, one.values, strict=True))
-    row = {"values": values, **one.model_dump(mode="json", exclude={"values"})}
+    values = dict(zip(paths, variant.values, strict=True))
+    row = {"values": values, **variant.model_dump(mode="json", exclude={"values"})}
     return json_text(row, indent=None) + "\n"
 
 
@@ -408,7 +408,7 @@ def _table(paths: Sequence[str], rows: Iterable[Variant]) -> str:
             + [machines for service in row.services for machines in service.machines]
         )
         figures = (row.cost_usd, row.hours, row.hours_at_confidence)
-        cut = max((each.share for each in row.cut), default=0.0)
+        cut = max((sample.share for sample in row.cut), default=0.0)
         trains = trained_figures(row.jobs).values() if is_open else ()
         table.append([*row.values, row.status, *figures, machines, cut, row.error, *trains])
     return csv_text([[printable(cell) if isinstance(cell, str) else cell for cell in row] for row in table])
@@ -473,9 +473,9 @@ def run_sweep(
     rows, crew = dict(known), _crew(question, missing, workers)
     journal.begin(known.values())
     with closing(crew.solved) as solved:
-        for found in solved:
-            journal.add(found)
-            rows.update((variant.values, variant) for variant in found)
+        for batch in solved:
+            journal.add(batch)
+            rows.update((variant.values, variant) for variant in batch)
             tell("variants", len(rows), len(places))
             if on_variant:
                 on_variant(len(rows), len(places))

@@ -9,9 +9,8 @@ import os
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from planner.analysis.calibration.line_logs import LogHistory
-from planner.analysis.calibration.tool_logs import group_micro_batches
-from planner.analysis.calibration.trainer_state import read_history
+from planner.analysis.log_files import read_history
+from planner.analysis.logged_steps import LogHistory, group_micro_batches
 from planner.analysis.run_progress import (
     BEFORE_STAGES,
     Progress,
@@ -69,28 +68,28 @@ def replan(
     job: Assignment,
     scenario: Scenario,
     progress: Progress,
-    found: Projection,
+    projection: Projection,
     options: SolveOptions | None = None,
 ) -> Tracking:
     """Return the tracked job with what could be done now, the best first, and the plan of it.
 
-    `scenario`: the offers to move to. `found`: what is left on the machines at hand.
+    `scenario`: the offers to move to. `projection`: what is left on the machines at hand.
     """
     if progress.steps >= job.steps:
         return tracked.model_copy(update={"notes": (*tracked.notes, "all steps are done: nothing is left to plan")})
     left = _left(tracked, job, scenario, progress)
     stay, move = (
-        _stay(left, job, scenario, tracked, found, options),
+        _stay(left, job, scenario, tracked, projection, options),
         _move(left, job, scenario, tracked, progress, options),
     )
-    choices: list[tuple[Choice, Plan]] = [(_staying(tracked, job, found), stay)]
+    choices: list[tuple[Choice, Plan]] = [(_staying(tracked, job, projection), stay)]
     notes = ["the running term is not paid again"] if job.tier == "committed" else []
     if move.jobs:
         choices.append((_moving(move, job), move))
     else:
         notes.append(f"no machines to move to: {move.status}")
     notes += own_offers_note(scenario, {job.offer})
-    wanted, tie = tracked.planned.confidence, scenario.near_tie_usd(found.left_usd)
+    wanted, tie = tracked.planned.confidence, scenario.near_tie_usd(projection.left_usd)
     choices.sort(key=lambda choice: rank_choice(choice[0], wanted, tie))
     return tracked.model_copy(
         update={
@@ -108,14 +107,14 @@ def own_offers_note(scenario: Scenario, named: Collection[str]) -> list[str]:
     return ["only the machines of the plan were compared: --scenario FILE has others to move to"]
 
 
-def rank_choice(one: Choice, confidence: float, tie_usd: float) -> tuple[bool, float]:
+def rank_choice(choice: Choice, confidence: float, tie_usd: float) -> tuple[bool, float]:
     """Return the order of choices: those in time by dollars, then the others by how likely they are in time.
 
     To move must save more than a near tie of plans: it is work, and the start may fail.
     """
-    chance = 1.0 if one.deadline_probability is None else one.deadline_probability
+    chance = 1.0 if choice.deadline_probability is None else choice.deadline_probability
     late = chance < confidence
-    return late, -chance if late else one.cost_usd + (0.0 if one.what == "stay" else tie_usd)
+    return late, -chance if late else choice.cost_usd + (0.0 if choice.what == "stay" else tie_usd)
 
 
 def _left(tracked: Tracking, job: Assignment, scenario: Scenario, progress: Progress) -> dict[str, Any]:
@@ -124,26 +123,26 @@ def _left(tracked: Tracking, job: Assignment, scenario: Scenario, progress: Prog
     data.pop("inventory", None)
     data.pop("now", None)
     data.get("limits", {}).pop("fallbacks", None)  # the machine was had
-    one: dict[str, Any] = next(each for each in data["jobs"] if each["name"] == job.name)
+    job_data: dict[str, Any] = next(entry for entry in data["jobs"] if entry["name"] == job.name)
     kept = {
         key: value
-        for key, value in one["work"].items()
+        for key, value in job_data["work"].items()
         if key in ("tokens_per_sample", "lengths", "resolution", "frames")
     }
     before = job.steps_before + progress.steps
-    one["work"] = {**kept, "steps": job.steps - progress.steps, "steps_before": before}
+    job_data["work"] = {**kept, "steps": job.steps - progress.steps, "steps_before": before}
     for key in ("after", "release", "due", "late_usd_per_hour", "start_slack"):
-        one.pop(key, None)
+        job_data.pop(key, None)
     if job.deadline_hours is not None:
-        one["deadline"] = f"{max(LEAST_HOURS, job.deadline_hours - tracked.observed.elapsed_hours)}h"
-    stages = one.get("stages", {})
+        job_data["deadline"] = f"{max(LEAST_HOURS, job.deadline_hours - tracked.observed.elapsed_hours)}h"
+    stages = job_data.get("stages", {})
     stages.pop("ingest", None)
     if "checkpoints" in stages:
         share = 1.0 - progress.steps / job.steps
         count = max(1, round(share * stages["checkpoints"]["count"]))
         keep = min(count, stages["checkpoints"].get("keep", 1))
         stages["checkpoints"] = {**stages["checkpoints"], "count": count, "keep": keep}
-    data["jobs"] = [one]
+    data["jobs"] = [job_data]
     limits = data.get("limits", {})
     if limits.get("budget_usd") is not None:
         limits["budget_usd"] = max(0.01, limits["budget_usd"] - tracked.observed.spent_usd)
@@ -157,30 +156,32 @@ def _stay(
     job: Assignment,
     scenario: Scenario,
     tracked: Tracking,
-    found: Projection,
+    projection: Projection,
     options: SolveOptions | None,
 ) -> Plan:
     """Return the plan of what is left on the machines at hand, set up as they are, without a start."""
     used = job.techniques.model_dump()
     given = {name: [used[name]] for name in settings_of(job) if name not in ("framework", "micro_batch", "quant")}
-    one = {**left["jobs"][0], "framework": job.framework or used["framework"]}
-    one["techniques"] = {**one.get("techniques", {}), **given}
+    job_data = {**left["jobs"][0], "framework": job.framework or used["framework"]}
+    job_data["techniques"] = {**job_data.get("techniques", {}), **given}
     if used["weight_bits"] == 4:
-        one["techniques"]["quant"] = [used["quant"]]
+        job_data["techniques"]["quant"] = [used["quant"]]
     if job.spot_share <= 0:
-        one["measured"] = [{"gpu": job.gpu, "gpus": job.gpus, "hours": found.left_hours}]
-        one["stages"] = {key: value for key, value in one.get("stages", {}).items() if key == "export"}
+        job_data["measured"] = [{"gpu": job.gpu, "gpus": job.gpus, "hours": projection.left_hours}]
+        job_data["stages"] = {key: value for key, value in job_data.get("stages", {}).items() if key == "export"}
     offers = [
-        offer_data(offer.model_copy(update={"max_nodes": job.instances} | _paid_already(offer, job, tracked, found)))
+        offer_data(
+            offer.model_copy(update={"max_nodes": job.instances} | _paid_already(offer, job, tracked, projection))
+        )
         for label, offer in scenario.labelled_offers()
         if label == job.offer
     ]
     limits = {**left.get("limits", {}), "max_gpus": job.gpus}
     limits |= {"spot_share": {"max": 0}} if job.spot_share <= 0 else {}
-    return solve(read_with_offers({**left, "jobs": [one], "limits": limits}, offers), options)
+    return solve(read_with_offers({**left, "jobs": [job_data], "limits": limits}, offers), options)
 
 
-def _paid_already(offer: Offer, job: Assignment, tracked: Tracking, found: Projection) -> dict[str, Any]:
+def _paid_already(offer: Offer, job: Assignment, tracked: Tracking, projection: Projection) -> dict[str, Any]:
     """Return what of an offer changes for a run that is on it: a purchase and a term are not paid again.
 
     The hours of a bought machine cost what they did. A term has so many prepaid machine hours left. Where the run is
@@ -191,12 +192,12 @@ def _paid_already(offer: Offer, job: Assignment, tracked: Tracking, found: Proje
     if not offer.is_reservation:
         return {}
     paid = {"commitment": None, "block": None, "lead_hours": 0.0}
-    needed, passed = job.instances * found.left_hours, tracked.observed.elapsed_hours
-    beyond = after_term_usd(job, passed, passed + found.left_hours)
+    needed, passed = job.instances * projection.left_hours, tracked.observed.elapsed_hours
+    beyond = after_term_usd(job, passed, passed + projection.left_hours)
     if beyond > 0:
         return {**paid, "usd_per_hour": beyond / needed}
     term = job.commitment.term_hours if job.commitment is not None else job.instances * offer.term_hours
-    late = needed * float(confidence_factor(found.sigma, tracked.planned.confidence))
+    late = needed * float(confidence_factor(projection.sigma, tracked.planned.confidence))
     left = max(term - job.instances * passed, late, LEAST_HOURS)
     return {**paid, "usd_per_hour": None, "committed_hours": left}
 
@@ -214,9 +215,9 @@ def _move(
     Where the machines at hand, started again, are the best, their offer is left out.
     """
     run = _observed_run(job, tracked, progress)
-    one = left["jobs"][0]
-    measured = [*one.get("measured", []), *([run] if run else [])]
-    data = {**left, "jobs": [{**one, "measured": measured}]}
+    job_data = left["jobs"][0]
+    measured = [*job_data.get("measured", []), *([run] if run else [])]
+    data = {**left, "jobs": [{**job_data, "measured": measured}]}
     plan = solve(read_with_offers(data, list(map(offer_data, scenario.offers))), options)
     if not plan.jobs or (plan.jobs[0].offer, plan.jobs[0].gpus) != (job.offer, job.gpus):
         return plan
@@ -266,14 +267,14 @@ def _observed_run(job: Assignment, tracked: Tracking, progress: Progress) -> dic
     return run if seconds is not None or peak is not None else None
 
 
-def _staying(tracked: Tracking, job: Assignment, found: Projection) -> Choice:
+def _staying(tracked: Tracking, job: Assignment, projection: Projection) -> Choice:
     end, passed = tracked.projected, tracked.observed.elapsed_hours
     hours = {key: getattr(end.hours, key) - passed for key in Spread.model_fields}
     return Choice(
         what="stay",
         machines=describe_machines(job.gpus, job.gpu),
         provider=job.provider,
-        cost_usd=found.left_usd,
+        cost_usd=projection.left_usd,
         hours=Spread(**hours),
         deadline_probability=end.deadline_probability,
     )
@@ -358,14 +359,16 @@ def track(
     notes = [*progress.remarks, *_doubts(log, chosen, progress)]
     before = chosen.start_hours + math.fsum(chosen.stage_hours.get(name, 0.0) for name in BEFORE_STAGES)
     elapsed = elapsed_hours(before, progress.run_hours, progress.last_clock, log.file, stated, notes)
-    found = project(chosen, progress)
-    found = replace(found, left_usd=found.left_usd + after_term_usd(chosen, elapsed, elapsed + found.left_hours))
+    projection = project(chosen, progress)
+    projection = replace(
+        projection, left_usd=projection.left_usd + after_term_usd(chosen, elapsed, elapsed + projection.left_hours)
+    )
     spent = _spent_usd(chosen, progress, elapsed) if stated.spent_usd is None else stated.spent_usd
-    end = end_of(chosen, found, elapsed, spent, asked.confidence)
+    end = end_of(chosen, projection, elapsed, spent, asked.confidence)
     observed = _observed(chosen, progress, read, elapsed, spent).model_copy(
         update={"spent_is_given": stated.spent_usd is not None}
     )
-    notes += _remarks(chosen, asked, scenario, progress, observed, found)
+    notes += _remarks(chosen, asked, scenario, progress, observed, projection)
     tracked = Tracking(
         scenario=plan.scenario,
         job=chosen.name,
@@ -373,22 +376,22 @@ def track(
         observed=observed,
         planned=_planned(chosen, asked, scenario),
         projected=end,
-        causes=causes_of(chosen, progress, found, elapsed, end),
+        causes=causes_of(chosen, progress, projection, elapsed, end),
         notes=tuple(dict.fromkeys(notes)),
     )
     if market is None:
         return tracked
 
-    return replan(tracked, chosen, market, progress, found, options)
+    return replan(tracked, chosen, market, progress, projection, options)
 
 
 def _job_of(plan: Plan, scenario: Scenario, name: str | None) -> tuple[Assignment, Job]:
     """Return the job that is tracked; `InputError` where it is not clear which, or where there is none to track."""
     job, asked = job_on_machines(plan, scenario, name)
     if job.trials > 1:
-        what = f"the plan has {job.trials} trials of this run"
+        problem = f"the plan has {job.trials} trials of this run"
         fix = "track a plan of one run: --set jobs.NAME.trials=1"
-        raise InputError([Fault("plan", 0, f"jobs.{job.name}", what, fix)])
+        raise InputError([Fault("plan", 0, f"jobs.{job.name}", problem, fix)])
     return job, asked
 
 
@@ -398,18 +401,18 @@ def job_on_machines(plan: Plan, scenario: Scenario, name: str | None) -> tuple[A
     if not plan.jobs:
         raise InputError([Fault("plan", 0, "jobs", f"nothing runs: the plan is {plan.status}", "give one with jobs")])
     name = name if name is None else meant_name(name, names, "--job", "the plan has no job")
-    found = [planned_job for planned_job in plan.jobs if name in (None, planned_job.name)]
-    if len(found) != 1:
+    jobs = [planned_job for planned_job in plan.jobs if name in (None, planned_job.name)]
+    if len(jobs) != 1:
         fix = f"name one, such as {' or '.join(names[:MOST_NAMES])}"
         raise InputError([Fault("--job", 0, "", f"{len(plan.jobs)} jobs", fix)])
-    (job,) = found
+    (job,) = jobs
     asked = next((scenario_job for scenario_job in scenario.jobs if scenario_job.name == job.name), None)
     where = f"jobs.{job.name}"
     if asked is None:
         raise InputError([Fault("plan", 0, "inputs", f"the scenario has no job {job.name}", "solve it again")])
     if not job.gpus or job.step_seconds <= 0:
-        what = "it has no steps on machines: a managed service trains it, or it answers prompts"
-        raise InputError([Fault("plan", 0, where, what, "give a plan that trains on machines")])
+        problem = "it has no steps on machines: a managed service trains it, or it answers prompts"
+        raise InputError([Fault("plan", 0, where, problem, "give a plan that trains on machines")])
     return job, asked
 
 
@@ -417,9 +420,9 @@ def _of_steps(log: LogHistory, job: Assignment) -> LogHistory:
     """Return a log of optimizer steps with their seconds: what the log lacks for that is taken from the plan."""
     remarks, points, tokens = list(log.remarks), log.points, log.tokens_per_step
     if log.counts_micro_batches:
-        each = job.techniques.accumulation_steps
-        remarks.append(f"the log counts micro-batches: {each} make a step, as planned")
-        points, tokens = tuple(group_micro_batches(points, each)), tokens * each if tokens else None
+        per_step = job.techniques.accumulation_steps
+        remarks.append(f"the log counts micro-batches: {per_step} make a step, as planned")
+        points, tokens = tuple(group_micro_batches(points, per_step)), tokens * per_step if tokens else None
     if not any(point.is_timed or point.seconds is not None for point in points) and any(p.rate for p in points):
         planned = job.tokens_per_step
         remarks.append(f"the log states tokens per second alone: a step is the {planned:,.0f} tokens of the plan")
@@ -435,8 +438,8 @@ def _since(log: LogHistory, before: int) -> LogHistory:
         return log
     points = tuple(replace(point, step=point.step - before) for point in log.points if point.step > before)
     if not points:
-        what = f"ends at step {log.points[-1].step:,}, but the plan begins after step {before:,}"
-        raise InputError([Fault(log.file, log.points[-1].line, "", what, "give the log of the run that went on")])
+        problem = f"ends at step {log.points[-1].step:,}, but the plan begins after step {before:,}"
+        raise InputError([Fault(log.file, log.points[-1].line, "", problem, "give the log of the run that went on")])
     return replace(log, points=points, total_steps=log.total_steps - before if log.total_steps else None)
 
 
@@ -453,22 +456,24 @@ def _without_extra_step(log: LogHistory, steps: int) -> LogHistory:
 def _doubts(log: LogHistory, job: Assignment, progress: Progress) -> list[str]:
     """Return what speaks against a log being of this job; `InputError` where it cannot be."""
     if progress.steps > job.steps:
-        what = f"step {progress.steps:,}, but the plan has {job.steps:,}"
-        raise InputError([Fault(log.file, log.points[-1].line, "", what, "give the log of this job, or its own plan")])
-    found = []
+        problem = f"step {progress.steps:,}, but the plan has {job.steps:,}"
+        raise InputError(
+            [Fault(log.file, log.points[-1].line, "", problem, "give the log of this job, or its own plan")]
+        )
+    differences = []
     if log.total_steps is not None and log.total_steps != job.steps:
-        found.append(f"the log is of a run of {log.total_steps:,} steps, the plan has {job.steps:,}")
+        differences.append(f"the log is of a run of {log.total_steps:,} steps, the plan has {job.steps:,}")
     if log.micro_batch is not None and log.micro_batch != job.techniques.micro_batch:
-        found.append(f"the log has micro-batch {log.micro_batch}, the plan {job.techniques.micro_batch}")
+        differences.append(f"the log has micro-batch {log.micro_batch}, the plan {job.techniques.micro_batch}")
     if log.gpus is not None and log.gpus != job.gpus:
-        found.append(f"the log is of {log.gpus} GPUs, the plan has {job.gpus}")
+        differences.append(f"the log is of {log.gpus} GPUs, the plan has {job.gpus}")
     if log.global_batch is not None and log.global_batch != job.global_batch:
-        found.append(f"the log has global batch {log.global_batch:,}, the plan {job.global_batch:,}")
+        differences.append(f"the log has global batch {log.global_batch:,}, the plan {job.global_batch:,}")
     answers = read_techniques().values.tuning[job.techniques.tuning].answers
     most = job.global_batch * answers * job.sequence_length
     if job.unit == "tokens" and log.tokens_per_step is not None and log.tokens_per_step > TOKENS_SLACK * most:
-        found.append(f"the log counts {log.tokens_per_step:,.0f} tokens per step, the plan at most {most:,}")
-    return [f"{difference}: is it this job?" for difference in found]
+        differences.append(f"the log counts {log.tokens_per_step:,.0f} tokens per step, the plan at most {most:,}")
+    return [f"{difference}: is it this job?" for difference in differences]
 
 
 def elapsed_hours(
@@ -492,8 +497,8 @@ def elapsed_hours(
         until = _modified(file)
         notes.append("the log has no clock times: its file's own time is that of the last step")
     if until < began:
-        what = "the machines were ordered after the last step of the log"
-        raise InputError([Fault("--started", 0, "", what, "check the day and the zone: 2026-11-25 09:00 UTC")])
+        problem = "the machines were ordered after the last step of the log"
+        raise InputError([Fault("--started", 0, "", problem, "check the day and the zone: 2026-11-25 09:00 UTC")])
     return (until - began) / HOUR
 
 
@@ -573,7 +578,12 @@ def _planned(job: Assignment, asked: Job, scenario: Scenario) -> PlannedProgress
 
 
 def _remarks(
-    job: Assignment, asked: Job, scenario: Scenario, progress: Progress, observed: ObservedProgress, found: Projection
+    job: Assignment,
+    asked: Job,
+    scenario: Scenario,
+    progress: Progress,
+    observed: ObservedProgress,
+    projection: Projection,
 ) -> list[str]:
     """Return what a reader must know of a run and its projection."""
     notes = []
@@ -581,7 +591,7 @@ def _remarks(
         notes.append(f"the loss is no number since step {progress.diverged_at:,}: the run may have diverged")
     if progress.pace is None:
         notes.append("too few steps are timed: the pace is that of the plan")
-    slow = found.pace_seconds / planned_step_seconds(job) - 1.0
+    slow = projection.pace_seconds / planned_step_seconds(job) - 1.0
     if observed.gpu_utilisation is not None and slow > 0 and 1.0 - observed.gpu_utilisation >= slow / (1.0 + slow):
         idle = 100 * (1.0 - observed.gpu_utilisation)
         notes.append(f"the GPUs are idle {idle:.0f} % of the time, which explains the slower steps: they wait for data")
@@ -590,7 +600,9 @@ def _remarks(
     if asked.early_stopping < 1:
         notes.append("projected to the last step: without early stopping")
     if len(scenario.jobs) == 1:
-        more = found.left_usd * (float(confidence_factor(found.sigma, scenario.limits.budget_confidence)) - 1.0)
-        likely = observed.spent_usd + found.left_usd
-        notes += budget_note(scenario.limits, likely, likely + math.hypot(more, found.market_sd_usd))
+        more = projection.left_usd * (
+            float(confidence_factor(projection.sigma, scenario.limits.budget_confidence)) - 1.0
+        )
+        likely = observed.spent_usd + projection.left_usd
+        notes += budget_note(scenario.limits, likely, likely + math.hypot(more, projection.market_sd_usd))
     return notes

@@ -67,9 +67,9 @@ def offers(inventory: str | Path | None = None, *, gpu: str | None = None, provi
     """
     from planner.report.catalog_text import OFFER_COLUMNS, table
 
-    found = chosen_offers(read_market(None if inventory is None else str(inventory)), gpu, provider, "")
-    rows = [{"offer": label, **flattened(offer), "tier": offer.tier} for label, offer in found]
-    return Table(rows, "offers", table(OFFER_COLUMNS, found))
+    chosen = chosen_offers(read_market(None if inventory is None else str(inventory)), gpu, provider, "")
+    rows = [{"offer": label, **flattened(offer), "tier": offer.tier} for label, offer in chosen]
+    return Table(rows, "offers", table(OFFER_COLUMNS, chosen))
 
 
 def gpus() -> Table:
@@ -199,9 +199,9 @@ def probe(
 
 
 def _target(name: str) -> str:
-    if (found := find_name(name, TARGETS)) is None:
+    if (target := find_name(name, TARGETS)) is None:
         raise InputError([Fault("export", 0, "to", f"{name!r} is unknown", name_fix(name, TARGETS))])
-    return found
+    return target
 
 
 def write_report(
@@ -278,12 +278,12 @@ def read_training_config(path: str | Path, set_: Settings = (), **question: Any)
     >>> read_training_config(file, tokens="10M").jobs[0].architecture
     'mistral-7b'
     """
-    found = read_training_file(path)
+    tool_file = read_training_file(path)
     held = {
-        place: (entry.value, f"{found.file}{f':{entry.line}' if entry.line else ''}: {entry.field}")
-        for place, entry in found.held.items()
+        place: (entry.value, f"{tool_file.file}{f':{entry.line}' if entry.line else ''}: {entry.field}")
+        for place, entry in tool_file.held.items()
     }
-    loaded, _ = load_held(python_question(question), held, found.file, as_settings(set_))
+    loaded, _ = load_held(python_question(question), held, tool_file.file, as_settings(set_))
     return loaded.scenario
 
 

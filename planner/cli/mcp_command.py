@@ -139,14 +139,14 @@ def prices(gpu: str | None, provider: str | None) -> tuple[str, dict[str, Any]]:
     """Return the cheapest offers as text and rows."""
     from planner.cli.functions import offers
 
-    found = offers(gpu=gpu, provider=provider)
+    listed = offers(gpu=gpu, provider=provider)
     keys = ("offer", "provider", "gpu", "gpus", "usd_per_hour", "spot_usd_per_hour", "tier", "region", "date")
-    priced = [row for row in found if row.get("usd_per_hour") or row.get("spot_usd_per_hour")]
+    priced = [row for row in listed if row.get("usd_per_hour") or row.get("spot_usd_per_hour")]
     rows = sorted(priced, key=lambda row: (row.get("usd_per_hour") or row["spot_usd_per_hour"]) / (row["gpus"] or 1))
     shown = [{key: row[key] for key in keys if row.get(key) is not None} for row in rows[:MOST_OFFERS]]
-    head = f"{len(found):,} offers; the {len(shown)} with the least dollars per GPU and hour"
+    head = f"{len(listed):,} offers; the {len(shown)} with the least dollars per GPU and hour"
     lines = [", ".join(f"{key} {value}" for key, value in row.items()) for row in shown]
-    return "\n".join([head, *lines]), {"offers": shown, "count": len(found), "evidence": "measured: listed prices"}
+    return "\n".join([head, *lines]), {"offers": shown, "count": len(listed), "evidence": "measured: listed prices"}
 
 
 def document_of(result: "Result") -> dict[str, Any]:
@@ -230,11 +230,11 @@ def _tools() -> tuple[Callable[..., Any], ...]:
     return solve_tool, frontier_tool, what_if_tool, why_not_tool, estimate_tool, prices_tool
 
 
-def _said(found: Any) -> tuple[str, dict[str, Any]]:
+def _said(answer: Any) -> tuple[str, dict[str, Any]]:
     """Return the text and the JSON of what a tool found; prices are both already."""
     from planner.report.any_result import text
 
-    return found if isinstance(found, tuple) else (text(found, TEXT_WIDTH), document_of(found))
+    return answer if isinstance(answer, tuple) else (text(answer, TEXT_WIDTH), document_of(answer))
 
 
 async def _cancellable(work: Callable[[], Found]) -> Found:

@@ -71,8 +71,8 @@ def _moment(_: click.Context, parameter: click.Parameter, value: str | None) -> 
         try:
             parse_instant(value)
         except ValueError:
-            what = f"{value!r} is not a day and time"
-            raise InputError([Fault(parameter.opts[0], 0, "", what, INSTANT_FIX)]) from None
+            problem = f"{value!r} is not a day and time"
+            raise InputError([Fault(parameter.opts[0], 0, "", problem, INSTANT_FIX)]) from None
     return value
 
 
@@ -291,8 +291,8 @@ def technique_options(command: Callable[..., Any]) -> Callable[..., Any]:
     def wrapper(method: str | None, weight_bits: int | None, **others: Any) -> Any:
         if method is not None and method.lower() == FOUR_BIT_LORA:
             if weight_bits not in (None, 4):
-                what = f"{FOUR_BIT_LORA} is LoRA on 4-bit weights, and --weight-bits is {weight_bits}"
-                raise click.UsageError(f"--method: {what}; keep one", click.get_current_context())
+                problem = f"{FOUR_BIT_LORA} is LoRA on 4-bit weights, and --weight-bits is {weight_bits}"
+                raise click.UsageError(f"--method: {problem}; keep one", click.get_current_context())
             method, weight_bits = "lora", 4
         return command(method=method, weight_bits=weight_bits, **others)
 
@@ -372,10 +372,10 @@ def asked_scenario(command: Callable[..., Any]) -> Callable[..., Any]:
         if scenario is not None and tool_file is None:
             refuse_both(question)
         if (scenario is None) == (question is None and tool_file is None):
-            what = f"give SCENARIO or {'--from' if tool_file else '--model'}" + (
+            problem = f"give SCENARIO or {'--from' if tool_file else '--model'}" + (
                 ", not both" if scenario is not None else ": a file, a shipped scenario or a model"
             )
-            raise click.UsageError(what, click.get_current_context())
+            raise click.UsageError(problem, click.get_current_context())
 
         def load(settings: Sequence[str] = ()) -> LoadedScenario:
             changes = (*clock_setting(now), *tools_setting(tools), *settings)
@@ -411,13 +411,13 @@ def _load_from(tool_file: str, question: Any, settings: Sequence[str]) -> Loaded
     from planner.exports.rl_configs import read_training_file
     from planner.loading.question import Question, load_held
 
-    found = read_training_file(tool_file)
+    read = read_training_file(tool_file)
     held = {
-        place: (entry.value, f"--from {found.file}{f':{entry.line}' if entry.line else ''}: {entry.field}")
-        for place, entry in found.held.items()
+        place: (entry.value, f"--from {read.file}{f':{entry.line}' if entry.line else ''}: {entry.field}")
+        for place, entry in read.held.items()
     }
-    loaded, replaced = load_held(question or Question(), held, found.file, settings)
-    click.get_current_context().meta[READ] = describe(found, replaced)
+    loaded, replaced = load_held(question or Question(), held, read.file, settings)
+    click.get_current_context().meta[READ] = describe(read, replaced)
     return loaded
 
 
@@ -461,8 +461,8 @@ def read_plan(path: str | Path) -> Plan:
     if missing:
         raise InputError([document.fault((), f"not a plan: no {', '.join(missing)}", fix)])
     if beyond := [place for place, value in _numbers(data) if abs(value) > MAX_NUMBER]:
-        what = f"is out of range: no figure of a plan exceeds {MAX_NUMBER:g}"
-        raise InputError([document.fault(place, what, fix) for place in beyond])
+        problem = f"is out of range: no figure of a plan exceeds {MAX_NUMBER:g}"
+        raise InputError([document.fault(place, problem, fix) for place in beyond])
     if not OLDEST <= (version := data.get("schema_version", VERSION)) <= VERSION:
         known = f"this planner reads versions {OLDEST} to {VERSION}: plan again"
         raise InputError([document.fault(("schema_version",), f"is a plan of version {version}", known)])
@@ -572,8 +572,8 @@ def check_supported(plan: Plan, file: str, name: str | None, command: str) -> No
     part = next((part for part in plan.planned if name in (None, part.name)), None)
     subject = None if part is None else planner_of(part)
     if part is not None and subject is not None and command in subject.not_supported:
-        what, fix = subject.not_supported[command]
-        raise InputError([Fault(file, 0, part.name, what, fix)])
+        problem, fix = subject.not_supported[command]
+        raise InputError([Fault(file, 0, part.name, problem, fix)])
 
 
 VERSION = 3
@@ -623,7 +623,7 @@ def _of_any_mix(scenario: Any) -> Any:
 
 def _renamed(data: Any) -> Any:
     if isinstance(data, list):
-        return [_renamed(each) for each in data]
+        return [_renamed(entry) for entry in data]
     if isinstance(data, dict):
         return {RENAMED.get(key, key): _renamed(value) for key, value in data.items()}
     return data

@@ -66,8 +66,8 @@ def count_columns() -> int:
 class ProgressLine:
     """A line on the terminal from the first second of work on: what is done, how much of it, and the elapsed time."""
 
-    def __init__(self, what: str) -> None:
-        self._what, self._began = printable(what), time.monotonic()
+    def __init__(self, work: str) -> None:
+        self._what, self._began = printable(work), time.monotonic()
         self._lock, self._ended, self._done = threading.Lock(), False, 0
         self._shown: Progress | None = None
         self._total: int | None = None
@@ -115,7 +115,7 @@ class ProgressLine:
 
 
 @contextlib.contextmanager
-def show_progress(what: str, counts: bool = False) -> Iterator[Callable[[int, int], None] | None]:
+def show_progress(work: str, counts: bool = False) -> Iterator[Callable[[int, int], None] | None]:
     """Show work that takes longer than a second on the terminal; nothing if messages go to a file.
 
     Yields what shows how much is done, `(done, total)`; None where nothing is shown. With `counts` the command calls
@@ -124,7 +124,7 @@ def show_progress(what: str, counts: bool = False) -> Iterator[Callable[[int, in
     if not sys.stderr.isatty():
         yield None
         return
-    line = ProgressLine(what)
+    line = ProgressLine(work)
 
     def follow(progress: CallProgress) -> None:
         if progress.of > 1 and not counts:
@@ -469,8 +469,8 @@ def _code_of(error: BaseException, as_json: bool) -> int:
     if isinstance(error, PlannerError):
         show(str(error), err=True)
         return NO_PLAN if isinstance(error, NoPlanError) else INTERNAL_ERROR
-    what = " ".join(f"{type(error).__name__}: {error}".split())
-    show(f"internal error: {what}; set {DEBUG}=1 to see the traceback", err=True)
+    text = " ".join(f"{type(error).__name__}: {error}".split())
+    show(f"internal error: {text}; set {DEBUG}=1 to see the traceback", err=True)
     return INTERNAL_ERROR
 
 

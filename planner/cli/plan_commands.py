@@ -107,12 +107,12 @@ def _show_check(folder: str, plan_file: str | None) -> None:
     """Say that a folder has no fault, and what is left to do; `InputError` with a line for each fault."""
     from planner.exports.export import check_folder
 
-    found = check_folder(folder, read_plan(plan_file) if plan_file is not None else None)
-    scripts = f", {found.scripts} scripts read" if found.scripts else ""
-    show(f"{folder}: no faults ({found.files} files of {found.scenario}{scripts})")
-    for line in found.see_to:
+    checked = check_folder(folder, read_plan(plan_file) if plan_file is not None else None)
+    scripts = f", {checked.scripts} scripts read" if checked.scripts else ""
+    show(f"{folder}: no faults ({checked.files} files of {checked.scenario}{scripts})")
+    for line in checked.see_to:
         show(f"see to {line}")
-    for line in found.unchecked:
+    for line in checked.unchecked:
         show(f"not checked: {line}", err=True)
 
 
@@ -146,7 +146,7 @@ def _export(
             show(f"{Path(folder) / name}: {state}")
     from planner.report.words import width, wrap_with_commands
 
-    for line in (*(f"fill in {each}" for each in left.see_to), *left.hourly):
+    for line in (*(f"fill in {need}" for need in left.see_to), *left.hourly):
         show("\n".join(wrap_with_commands(line, width())), err=True)
 
 
@@ -222,8 +222,8 @@ def _files_of_each(plan: Plan, file: str, given: Wishes, everything: bool) -> tu
     missing = []
     for part, (name, folder) in zip(plan.planned, part_folders(names).items(), strict=True):
         wishes = Wishes(None, given.dataset if part.subject is None else None)
-        found, left_out = _part_files(plan, file, name, wishes, (), everything)
-        texts |= {f"{folder}/{path}": text for path, text in found.items()}
+        part_files, left_out = _part_files(plan, file, name, wishes, (), everything)
+        texts |= {f"{folder}/{path}": text for path, text in part_files.items()}
         missing += [f"{folder}: {line}" for line in left_out]
     return texts, missing
 
@@ -398,14 +398,14 @@ def report(
         # Imported late: a wrong scenario is reported before numpy and the solvers are loaded.
         from planner.analysis.overview import overview
 
-        found = overview(scenario, plan, wanted=wanted, **solving)
-    if kind is not None and not found.plan.planned:
-        show(f"{scenario.name}: {headline(found.plan)}", err=True)
+        analyses = overview(scenario, plan, wanted=wanted, **solving)
+    if kind is not None and not analyses.plan.planned:
+        show(f"{scenario.name}: {headline(analyses.plan)}", err=True)
     elif figure is not None and kind is not None:
-        _write_figure(found, figure, path, kind)
+        _write_figure(analyses, figure, path, kind)
     else:
-        _write_page(found, scenario, path)
-    context.exit(EXIT_CODES[found.plan.status])
+        _write_page(analyses, scenario, path)
+    context.exit(EXIT_CODES[analyses.plan.status])
 
 
 def _target(path: str | None, figure: str | None, kind: str | None) -> tuple[str, str | None]:
@@ -415,8 +415,8 @@ def _target(path: str | None, figure: str | None, kind: str | None) -> tuple[str
     named = Path(path).suffix.lower().removeprefix(".") if path and path not in STANDARD_OUTPUT else ""
     kind = kind or (named if named in FIGURE_FORMATS else "svg" if not named else None)
     if kind is None or (named and named != kind):
-        what = f".{named} is not the suffix of {kind or 'a figure'}"
-        raise click.UsageError(f"{what}: one of {', '.join(FIGURE_FORMATS)}", click.get_current_context())
+        problem = f".{named} is not the suffix of {kind or 'a figure'}"
+        raise click.UsageError(f"{problem}: one of {', '.join(FIGURE_FORMATS)}", click.get_current_context())
     return f"{figure}.{kind}" if path is None else path, kind
 
 
@@ -457,27 +457,27 @@ def _asked(
     return loaded.scenario, None, loaded.locate_faults()
 
 
-def _write_page(found: Overview, scenario: Scenario, path: str) -> None:
+def _write_page(analyses: Overview, scenario: Scenario, path: str) -> None:
     """Write the page, and say on standard error or output what it is."""
     from planner.documents.files import write_text_atomically
     from planner.report.report_page import headline
     from planner.report.words import width, wrap_lines
 
-    page = _page(found, scenario)
+    page = _page(analyses, scenario)
     if path in STANDARD_OUTPUT:
         show(page.removesuffix("\n"))
         return
     write_text_atomically(path, page)
-    for line in wrap_lines(f"{found.plan.scenario}: {headline(found.plan)}", width(), 4):
+    for line in wrap_lines(f"{analyses.plan.scenario}: {headline(analyses.plan)}", width(), 4):
         show(line)
     show(f"{path}: written, {len(page.encode()) / 1000:,.0f} kB")
 
 
-def _page(found: Overview, scenario: Scenario) -> str:
+def _page(analyses: Overview, scenario: Scenario) -> str:
     from planner.report.report_page import render_page
 
-    exports, notes = _exports(found.plan, scenario)
-    return render_page(found, exports, notes)
+    exports, notes = _exports(analyses.plan, scenario)
+    return render_page(analyses, exports, notes)
 
 
 def page_of(
@@ -519,7 +519,7 @@ def _exports(plan: Plan, scenario: Scenario) -> tuple[dict[str, str], list[str]]
     return {**kept, "plan.json": plan_text(plan, indent=1)}, notes
 
 
-def _write_figure(found: Overview, name: str, path: str, kind: str) -> None:
+def _write_figure(analyses: Overview, name: str, path: str, kind: str) -> None:
     """Write one figure in the width of a page."""
     from planner.documents.files import write_bytes_atomically
     from planner.drawing.scene import draw_scene, framed, to_svg
@@ -527,7 +527,7 @@ def _write_figure(found: Overview, name: str, path: str, kind: str) -> None:
     from planner.report.plan_figures import WIDE
     from planner.report.report_page import find_figure
 
-    figure = find_figure(found, name)
+    figure = find_figure(analyses, name)
     if figure is None or figure.draw is None:
         raise InputError([Fault("--figure", 0, "", f"{name}: the report has nothing to draw", "write the page")])
     scene = framed(figure.draw(WIDE))

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from planner.analysis.frontier_question import frontier as trace
-from planner.analysis.frontier_question import traces_its_own
 from planner.cli.options import (
     EXIT_CODES,
     NameOf,
@@ -94,7 +92,7 @@ def what_if(
         answer, render = _compute(loaded.scenario, settings, vary, by if as_tornado else None, options, count)
     output.write(answer, render, draw_answer, color=True)
     if not output.as_json:
-        show_next(*_next_commands(answer))
+        show_next(*_what_if_next(answer))
     click.get_current_context().exit(_exit_code(answer))
 
 
@@ -102,7 +100,7 @@ OF_WHAT_IF = {"--vary": 1, "--tornado": 0, "--by": 1, "--plot": 1}
 """Options that `solve` and `explain` do not take or that ask for another answer, with the words that follow each."""
 
 
-def _next_commands(answer: WhatIf | Sweep | Tornado) -> list[str]:
+def _what_if_next(answer: WhatIf | Sweep | Tornado) -> list[str]:
     """Return the commands to go on with: the changed plan and its reasons, the cheapest cell, the largest effect."""
     if isinstance(answer, Tornado):
         ends = (end for bar in answer.bars[:1] for end in (bar.down, bar.up) if end.cost_usd is not None)
@@ -137,12 +135,12 @@ def _compute(
 ) -> tuple[WhatIf | Sweep | Tornado, Callable[[Any], str]]:
     """Return the answer and the function that renders it."""
     if by is not None:
-        from planner.analysis.what_if_sweep import tornado
+        from planner.analysis.what_if_question import tornado
         from planner.report.what_if_text import render_tornado
 
         return tornado(scenario, options, by=by, settings=settings), render_tornado
     if vary:
-        from planner.analysis.what_if_sweep import sweep
+        from planner.analysis.what_if_question import sweep
         from planner.report.sweep_text import render_sweep
 
         return sweep(scenario, vary, settings, options, on_cell=count), render_sweep
@@ -156,8 +154,8 @@ def _exit_code(answer: WhatIf | Sweep | Tornado) -> int:
     """Return 0 if there is a plan: after the change, in any cell, or at the base of the tornado."""
     if isinstance(answer, Sweep):
         statuses = {cell.status for cell in answer.cells}
-        found = statuses & {"optimal", "feasible"}
-        return 0 if found else EXIT_CODES["no_plan" if "no_plan" in statuses else "infeasible"]
+        planned = statuses & {"optimal", "feasible"}
+        return 0 if planned else EXIT_CODES["no_plan" if "no_plan" in statuses else "infeasible"]
     return EXIT_CODES[answer.after.status if isinstance(answer, WhatIf) else answer.base.status]
 
 
@@ -196,11 +194,15 @@ def frontier(
     context = click.get_current_context()
     most = None if context.get_parameter_source("points") is ParameterSource.DEFAULT else points
     with loaded.locate_faults():
+        # Imported late: a wrong scenario is reported before numpy and the solvers are loaded.
+        from planner.analysis.frontier_question import frontier as trace
+        from planner.analysis.frontier_question import traces_its_own
+
         traces_its_own(loaded.scenario, name, by)  # a wrong question is refused before anything is solved
     with show_progress(f"tracing {loaded.scenario.name}"), loaded.locate_faults():
-        found = trace(loaded.scenario, options, by=by, points=most, job=name)
+        traced = trace(loaded.scenario, options, by=by, points=most, job=name)
     render: Callable[[Any], str]
-    if isinstance(found, Frontier):
+    if isinstance(traced, Frontier):
         from planner.report.frontier_text import deadline_of, render_frontier
 
         render = functools.partial(render_frontier, every=every)
@@ -208,16 +210,16 @@ def frontier(
         from planner.report.any_result import render_result
 
         render = render_result
-    output.write(found, render, draw_answer if found.points else None, color=True)
+    output.write(traced, render, draw_answer if traced.points else None, color=True)
     if (
         not output.as_json
-        and isinstance(found, Frontier)
-        and found.knee is not None
-        and len(found.points[0].planned) == 1
+        and isinstance(traced, Frontier)
+        and traced.knee is not None
+        and len(traced.points[0].planned) == 1
     ):
-        asked, hours = asked_again("solve", OF_FRONTIER), deadline_of(found, found.knee)
+        asked, hours = asked_again("solve", OF_FRONTIER), deadline_of(traced, traced.knee)
         show_next(asked and f"{asked} --set jobs.0.deadline={hours:g}h")
-    context.exit(EXIT_CODES[found.status])
+    context.exit(EXIT_CODES[traced.status])
 
 
 @click.command()
@@ -417,18 +419,20 @@ def simulate(
         # Imported late: a wrong scenario is reported before numpy and the solvers are loaded.
         from planner.analysis.simulate_question import simulate as run_replays
 
-        found = run_replays(loaded.scenario, plan, options=options, progress=progress, **replay)
+        simulation = run_replays(loaded.scenario, plan, options=options, progress=progress, **replay)
     from planner.report.simulation_text import render_simulation
 
     output.write(
-        found,
+        simulation,
         render_simulation,
-        draw_answer if found.jobs else None,
-        functools.partial(_policies_text, loaded.scenario) if found.jobs else None,
+        draw_answer if simulation.jobs else None,
+        functools.partial(_policies_text, loaded.scenario) if simulation.jobs else None,
     )
-    if verbose and found.runs_per_second:
-        show(f"{found.seconds:.1f} s in total; {found.runs_per_second:,.0f} runs per second and core", err=True)
-    click.get_current_context().exit(EXIT_CODES[found.status])
+    if verbose and simulation.runs_per_second:
+        show(
+            f"{simulation.seconds:.1f} s in total; {simulation.runs_per_second:,.0f} runs per second and core", err=True
+        )
+    click.get_current_context().exit(EXIT_CODES[simulation.status])
 
 
 def _simulate_endless(
@@ -446,19 +450,19 @@ def _simulate_endless(
 
         subject = subject_of(loaded.scenario)
         assert subject is not None, "the core plans jobs that end"
-        found = subject.simulate_endless(loaded.scenario, plan, options, replay)
-    output.write(found, subject.text)
-    click.get_current_context().exit(EXIT_CODES[found.status])
+        simulation = subject.simulate_endless(loaded.scenario, plan, options, replay)
+    output.write(simulation, subject.text)
+    click.get_current_context().exit(EXIT_CODES[simulation.status])
 
 
-def _policies_text(scenario: Scenario, found: Simulation) -> str:
+def _policies_text(scenario: Scenario, simulation: Simulation) -> str:
     from planner.analysis.job_runs import policy_tables
     from planner.scenario.scenario import without_jobs
 
-    others = {job.name for job in scenario.jobs} - {job.name for job in found.plan.jobs}
+    others = {job.name for job in scenario.jobs} - {job.name for job in simulation.plan.jobs}
     if others:  # they have no policy, and a part of the budget
-        scenario = without_jobs(scenario, others, found.plan.budget_usd)
-    document = {"scenario": scenario.name, "jobs": policy_tables(scenario, found.plan)}
+        scenario = without_jobs(scenario, others, simulation.plan.budget_usd)
+    document = {"scenario": scenario.name, "jobs": policy_tables(scenario, simulation.plan)}
     from planner.documents.tables import json_text
 
     return json_text(document, indent=1) + "\n"

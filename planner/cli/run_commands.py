@@ -178,9 +178,9 @@ def estimate(as_json: bool, lora_targets: str | None, model: str | None, card: s
         return _inference(as_json, lora_targets, given)
     if stray := sorted(INFERENCE_NAMES & given.keys()):
         raise click.UsageError(f"--{stray[0].replace('_', '-')} needs --inference", click.get_current_context())
-    found = _print_answer(as_json, lora_targets, given, estimate_configuration, render_estimate)
+    answer = _print_answer(as_json, lora_targets, given, estimate_configuration, render_estimate)
     if not as_json and "image_size" not in given:  # which only a file can ask for
-        show_next(_next_command(given["architecture"], found))
+        show_next(_next_command(given["architecture"], answer))
 
 
 TOKENS_TO_REPLACE = "50M"
@@ -232,10 +232,10 @@ def _inference(as_json: bool, lora_targets: str | None, given: dict[str, Any]) -
             click.get_current_context(),
         )
     try:
-        found = generation.estimate_inference(**given)
+        answer = generation.estimate_inference(**given)
     except ScenarioError as error:
         raise ScenarioError([_as_option(fault) for fault in error.faults]) from None
-    Output(as_json).write(found, generation.render_inference, color=True)
+    Output(as_json).write(answer, generation.render_inference, color=True)
 
 
 def _reinforcement(as_json: bool, lora_targets: str | None, given: dict[str, Any], serves: bool) -> None:
@@ -272,22 +272,22 @@ def _print_answer(
     if lora_targets is not None:
         given["lora_targets"] = _targets(lora_targets)
     try:
-        found = ask(**given)
+        answer = ask(**given)
     except ScenarioError as error:
         raise ScenarioError([_as_option(fault) for fault in error.faults]) from None
-    Output(as_json).write(found, render, color=True)
-    return found
+    Output(as_json).write(answer, render, color=True)
+    return answer
 
 
 def _one_of(name: str, argument: str | None, option: str, value: str | None) -> str:
     """Return what was given by position or by option."""
     if (argument is None) == (value is None):
-        what = (
+        problem = (
             f"missing {name}: planner estimate mistral-7b A10G"
             if argument is None
             else f"{name} and {option}: keep one"
         )
-        raise click.UsageError(what, click.get_current_context())
+        raise click.UsageError(problem, click.get_current_context())
     return str(argument or value)
 
 
@@ -373,19 +373,21 @@ def track(
     offered = read_scenario(given["scenario"]) if given["scenario"] is not None else asked
     market = asked.model_copy(update={"offers": offered.offers, "adjust": offered.adjust}) if replan else None
     stated = Stated(given["started"], given["spent_usd"], given["now"])
-    found = None
-    while found is None or (given["watch"] and found.observed.share_done < 1):
-        if found is not None:
+    tracking = None
+    while tracking is None or (given["watch"] and tracking.observed.share_done < 1):
+        if tracking is not None:
             time.sleep(WATCH_SECONDS)
         try:
-            found = follow(plan, asked, logs, job, stated, market, options)
+            tracking = follow(plan, asked, logs, job, stated, market, options)
         except InputError as error:
-            if found is None:
+            if tracking is None:
                 raise
             show(str(error), err=True)  # a log that is being replaced is whole again a moment later
         else:
-            output.write(found, render_tracking, document=lambda found: _plan_or_none(found.replan), color=True)
-    context.exit(0 if found.is_on_time else INFEASIBLE)
+            output.write(
+                tracking, render_tracking, document=lambda tracking: _plan_or_none(tracking.replan), color=True
+            )
+    context.exit(0 if tracking.is_on_time else INFEASIBLE)
 
 
 # `calibrate`: a `measured:` entry from the logs of a run, and its effect on a plan.
@@ -453,7 +455,7 @@ def calibrate(
     Try: planner calibrate trainer_state.json --gpu A100 --scenario quickstart
     """
     from planner import open_choices
-    from planner.analysis.calibration.calibrate import calibrate as learn_from_logs
+    from planner.analysis.calibrate_question import calibrate as learn_from_logs
     from planner.analysis.probe_question import is_probe
     from planner.loading.scenario_file import read_scenario
     from planner.report.run_text import render_calibration
@@ -466,7 +468,7 @@ def calibrate(
     if losses is not None:
         _refuse_options_of_logs(logs, {**given, "plan": plan_file, "share": share})
         law = open_choices.calibrate_losses(losses, loaded, given.get("job"), options)
-        output.write(law, open_choices.render_loss_calibration, document=lambda found: found.block)
+        output.write(law, open_choices.render_loss_calibration, document=lambda calibrated: calibrated.block)
         return
     of_rl = None if plan_file is None else _plan_of_logs(plan_file, given)
     if of_rl is None and (plan_file is not None or any(map(is_probe, logs))):
@@ -482,7 +484,7 @@ def calibrate(
         if missing:
             raise click.UsageError(f"Missing {name}; a table of losses is --losses", context)
     result = learn_from_logs(logs, scenario=loaded, options=options, **given)
-    output.write(result, render_calibration, document=lambda found: found.block)
+    output.write(result, render_calibration, document=lambda calibrated: calibrated.block)
 
 
 def _refuse_options_of_logs(logs: tuple[str, ...], given: dict[str, Any]) -> None:
@@ -504,8 +506,8 @@ def _plan_of_logs(path: str, given: dict[str, Any]) -> Plan | None:
     if subject is None or not subject.reads_logs:
         return None
     if stray := [name for name, value in given.items() if name != "job" and (name, value) != ("gpus", 1)]:
-        what = f"--{stray[0].replace('_', '-')} is that of the plan: it says how the run is set up"
-        raise click.UsageError(what, click.get_current_context())
+        problem = f"--{stray[0].replace('_', '-')} is that of the plan: it says how the run is set up"
+        raise click.UsageError(problem, click.get_current_context())
     return plan
 
 
@@ -533,14 +535,14 @@ def _judge(
     plan = read_plan(plan_file)
     job = meant_job(plan, job)
     scenario = decided_scenario_of(plan, plan_file)
-    found = judge_probe(plan, scenario, logs[0], job, market, options)
+    verdict = judge_probe(plan, scenario, logs[0], job, market, options)
     if share is not None:
-        append_row(share, logs[0], plan, found.job)
-    if output.path is not None and found.plan is None:
+        append_row(share, logs[0], plan, verdict.job)
+    if output.path is not None and verdict.plan is None:
         show("no plan is written: fields of the export are to change, or nothing meets the limits", err=True)
         output = replace(output, path=None)
-    output.write(found, render_probe, document=lambda found: _plan_or_none(found.plan))
-    context.exit(0 if found.is_kept else INFEASIBLE)
+    output.write(verdict, render_probe, document=lambda verdict: _plan_or_none(verdict.plan))
+    context.exit(0 if verdict.is_kept else INFEASIBLE)
 
 
 def _plan_or_none(plan: Plan | None) -> str:

@@ -132,7 +132,7 @@ def folder_list(
         is_table = tool is not None and tool.format != "python"
         fields = {"fields": _parsed(name, text).data} if is_table else {}
         entries[name] = {"sha256": _hash(text), **fields}
-    found = {
+    listed = {
         "scenario": plan.scenario,
         "plan": own,
         "needs": list(dict.fromkeys(needs)),
@@ -140,7 +140,7 @@ def folder_list(
         "see_to": [line for line in dict.fromkeys(see_to) if _tool_of(line.partition(": ")[0]) is None],
         "files": entries,
     }
-    return json_text(found) + "\n"
+    return json_text(listed) + "\n"
 
 
 def _read_list(folder: Path) -> dict[str, Any]:
@@ -171,27 +171,27 @@ def check_folder(folder: str, plan: Plan | None = None) -> CheckedFolder:
     `plan`: the plan of which the files should be.
     """
     place, faults = Path(folder), list[Fault]()
-    found = _read_list(place)
-    if plan is not None and plan_fingerprint(plan) != found["plan"]:
+    listed = _read_list(place)
+    if plan is not None and plan_fingerprint(plan) != listed["plan"]:
         faults.append(Fault(str(place / LIST), 0, "plan", "these files are of another plan", _AGAIN))
-    for name in found["needs"]:
-        if name not in found["files"] and not (place / name).exists():
+    for name in listed["needs"]:
+        if name not in listed["files"] and not (place / name).exists():
             faults.append(
                 Fault(str(place / name), 0, "", "is missing, and a file here starts or reads it", _to_get(name))
             )
     scripts, unchecked = 0, list[str]()
-    for name, entry in found["files"].items():
+    for name, entry in listed["files"].items():
         with collect_faults(faults):
             text = _text_of(place / name)
             document = _parsed(str(place / name), text)
-            faults += _changes(place / name, text, entry, document, found["plan"])
+            faults += _changes(place / name, text, entry, document, listed["plan"])
             faults += _fields(name, str(place / name), document, unchecked)
             for title, script in _scripts(name, text, document):
                 scripts += 1
                 faults += _script_faults(str(place / name), title, script, unchecked)
     raise_faults(faults)
     left = tuple(dict.fromkeys(unchecked))
-    return CheckedFolder(found["scenario"], len(found["files"]), scripts, tuple(found["see_to"]), left)
+    return CheckedFolder(listed["scenario"], len(listed["files"]), scripts, tuple(listed["see_to"]), left)
 
 
 def _to_get(name: str) -> str:
@@ -247,16 +247,16 @@ def _changes(path: Path, text: str, entry: Mapping[str, Any], document: Document
     for field, value in _flat(entry["fields"]).items():
         now = _flat(document.data).get(field)
         if now != value and field.partition(".")[0] != "_comment":
-            what = f"is {_short(now)}, and the plan counts with {_short(value)}"
+            problem = f"is {_short(now)}, and the plan counts with {_short(value)}"
             fix = f"put it back, or plan with it: planner solve --from {path}"
-            yield Fault(str(path), document.line(tuple(field.split("."))), field, what, fix)
+            yield Fault(str(path), document.line(tuple(field.split("."))), field, problem, fix)
 
 
 def _flat(data: Mapping[str, Any], before: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    flat: dict[str, Any] = {}
     for key, value in data.items():
-        found |= _flat(value, f"{before}{key}.") if isinstance(value, dict) else {f"{before}{key}": value}
-    return found
+        flat |= _flat(value, f"{before}{key}.") if isinstance(value, dict) else {f"{before}{key}": value}
+    return flat
 
 
 def _short(value: object) -> str:
@@ -287,11 +287,11 @@ def _fields(name: str, file: str, document: Document, unchecked: list[str]) -> I
 
 def _constants(file: str) -> dict[str, Any]:
     """Return the settings of a training script: the entries of its tables."""
-    found: dict[str, Any] = {}
+    constants: dict[str, Any] = {}
     for node in ast.parse(read_text(file)).body:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict):
-            found |= ast.literal_eval(node.value)
-    return found
+            constants |= ast.literal_eval(node.value)
+    return constants
 
 
 def _scripts(name: str, text: str, document: Document) -> Iterator[tuple[str, str]]:
@@ -352,8 +352,8 @@ def choose_job(plan: Plan, scenario: Scenario, file: str, name: str | None) -> G
     name = name if name is None else meant_name(name, names, "--job", "the plan has no job")
     chosen = [job for job in plan.jobs if name in (None, job.name)]
     if not chosen[0].gpus:
-        what = "a managed service trains this job itself: there is nothing to launch"
-        raise InputError([Fault(file, 0, f"jobs.{chosen[0].name}", what, "forbid the service in limits.providers")])
+        problem = "a managed service trains this job itself: there is nothing to launch"
+        raise InputError([Fault(file, 0, f"jobs.{chosen[0].name}", problem, "forbid the service in limits.providers")])
     if all(job.name != chosen[0].name for job in scenario.jobs):
         raise InputError([Fault(file, 0, "inputs", f"the scenario has no job {chosen[0].name}", "solve it again")])
     return Given(plan, scenario, chosen[0])
@@ -362,15 +362,15 @@ def choose_job(plan: Plan, scenario: Scenario, file: str, name: str | None) -> G
 def default_trainer(given: Given, file: str) -> str:
     """Return the trainer that runs the framework of the plan; `InputError` where none does, with those that can be."""
     maps, framework = field_maps(), given.job.framework or given.job.techniques.framework
-    found = next((name for name in STARTING_ALL if framework in maps[name].frameworks), None)
-    if found is None:
+    trainer = next((name for name in STARTING_ALL if framework in maps[name].frameworks), None)
+    if trainer is None:
         where = f"jobs.{given.job.name}"
         unit = "tokens" if given.job.unit == "tokens" else "images"
         able = (maps[name].frameworks for name in STARTING_ALL if maps[name].unit == unit)
         known = dict.fromkeys(itertools.chain.from_iterable(able))
         fix = f"{plan_with(f'{where}.framework', known)}, or export the machines alone with --to"
         raise InputError([Fault(file, 0, where, f"no target has a file for {framework}", fix)])
-    return found
+    return trainer
 
 
 def export(
@@ -396,16 +396,16 @@ def export(
     faults: list[Fault] = []
     for tool in {tool.target: tool for tool in (*trainers, *([launched] if on_task else []))}.values():
         faults += export_faults(tool, facts, where, file)
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for name in targets:
         with collect_faults(faults):
             if name in launchers:
-                found[launchers[name].file] = _LAUNCHERS[name](given, launchers[name], launched, facts)
+                texts[launchers[name].file] = _LAUNCHERS[name](given, launchers[name], launched, facts)
             elif not faults:
-                found[maps[name].file] = trainer_file(given.plan, job, maps[name], facts)
-                found |= maps[name].files_of(facts) | remarks_file(given.plan, job, maps[name], facts)
+                texts[maps[name].file] = trainer_file(given.plan, job, maps[name], facts)
+                texts |= maps[name].files_of(facts) | remarks_file(given.plan, job, maps[name], facts)
     raise_faults(faults)
-    return found
+    return texts
 
 
 def export_all(
@@ -425,23 +425,23 @@ def export_all(
         return generation.export_all_generation(given, wishes, file)
     facts = job_facts(given, wishes, on_task=True)
     trainer = first_able(facts, trainers)
-    found = export(given, [trainer.target], wishes, file, on_task=True)
+    texts = export(given, [trainer.target], wishes, file, on_task=True)
     left_out, able = [], dict[str, LaunchMap]()
     for name, tool in launchers.items():
         try:
-            found |= export(given, [name, trainer.target], wishes, file)
+            texts |= export(given, [name, trainer.target], wishes, file)
             able[name] = tool
         except InputError as error:
             left_out.append(f"{tool.file} is left out: {error.faults[0].what}")
-    found["run.sh"] = run_script(given, trainer, facts)
-    found["requirements.txt"] = requirements(trainer, facts, job.gpu)
+    texts["run.sh"] = run_script(given, trainer, facts)
+    texts["requirements.txt"] = requirements(trainer, facts, job.gpu)
     if (text := result_script(given, facts)) is not None:
-        found[SCRIPT] = text
+        texts[SCRIPT] = text
     if policy is not None:
-        found["policy.json"] = json.dumps(policy) + "\n"
-        found["spot_policy.py"] = Path(spot_policy.__file__).read_text(encoding="utf-8")
-    found["README.md"] = readme(given, sorted(found), able, facts)
-    return found, left_out
+        texts["policy.json"] = json.dumps(policy) + "\n"
+        texts["spot_policy.py"] = Path(spot_policy.__file__).read_text(encoding="utf-8")
+    texts["README.md"] = readme(given, sorted(texts), able, facts)
+    return texts, left_out
 
 
 def checklist(
@@ -456,10 +456,10 @@ def checklist(
         own = [path.removeprefix(f"{folder}/") for path in files if not folder or path.startswith(f"{folder}/")]
         subject = next((planner_of(part) for part in plan.planned if part.name == name), None)
         if subject is not None:
-            found = subject.checklist(plan, scenario, file, name, wishes, own)
+            of_job = subject.checklist(plan, scenario, file, name, wishes, own)
         else:
-            found = _job_checklist(choose_job(plan, scenario, file, name), wishes, own)
-        parts.append(found.inside(folder, own))
+            of_job = _job_checklist(choose_job(plan, scenario, file, name), wishes, own)
+        parts.append(of_job.inside(folder, own))
     return Checklist(
         tuple(line for part in parts for line in part.needs),
         tuple(line for part in parts for line in part.see_to),
@@ -490,40 +490,40 @@ def _maps_of(facts: Facts) -> list[FieldMap]:
 
 def _to_fill_in(given: Given, facts: Facts, files: Collection[str], is_launched: bool) -> list[str]:
     """Return what a user must still fill in or see to, of the files of a job of training."""
-    found = list(facts["start_remarks"])
+    remarks = list(facts["start_remarks"])
     for tool in _maps_of(facts):
         if tool.file in files:
             settings = tool.settings(facts)
             if tool.format == "python":
                 settings = {name: value for part in settings.values() for name, value in part.items()}
-            found += [f"{tool.file}: {field}: {how}" for field, how in missing_fields(tool, settings).items()]
+            remarks += [f"{tool.file}: {field}: {how}" for field, how in missing_fields(tool, settings).items()]
             if tool.elsewhere:
-                found.append(f"training script: train.py is yours, and sets what the head of {tool.file} lists")
+                remarks.append(f"training script: train.py is yours, and sets what the head of {tool.file} lists")
     task = launch_maps()["skypilot"].file
-    found += [f"{path}: next to these files on each machine" for path in local_paths(facts) if is_launched]
+    remarks += [f"{path}: next to these files on each machine" for path in local_paths(facts) if is_launched]
     for launcher in (tool for tool in launch_maps().values() if tool.file in files):
         missing = " and ".join(name for name in launcher.starts if name not in files)
-        found += [f"{launcher.file}: {missing}: --all writes them"] if missing else []
-        what = launcher.first_needs(task_name(given.job), facts["needs_token"])
-        if launcher.file != task and what:
-            found.append(f"{launcher.file}: first: {what}")
+        remarks += [f"{launcher.file}: {missing}: --all writes them"] if missing else []
+        need = launcher.first_needs(task_name(given.job), facts["needs_token"])
+        if launcher.file != task and need:
+            remarks.append(f"{launcher.file}: first: {need}")
     if task in files:
-        found += [f"{task}: {word}: {what}" for word, what in skypilot_needs(given.job, facts)]
+        remarks += [f"{task}: {word}: {need}" for word, need in skypilot_needs(given.job, facts)]
     elif facts["needs_token"] and is_launched:
-        found.append(f"{TOKEN}: {token_remark(facts['model_id'])}")
-    return found
+        remarks.append(f"{TOKEN}: {token_remark(facts['model_id'])}")
+    return remarks
 
 
 def export_faults(tool: FieldMap, facts: Facts, where: str, file: str) -> list[Fault]:
     """Return a fault for each thing that a tool cannot express, with the targets and the setting that can."""
-    found = []
+    faults = []
     for technique, why, values in tool.refusals(facts):
         ways = [f"{_able(technique, facts)} can"] if technique and _able(technique, facts) else []
         if values:
             name = technique if technique == "framework" else f"techniques.{technique}"
             ways.append(f"or {plan_with(f'{where}.{name}', values)}")
-        found.append(Fault(file, 0, where, why, ", ".join(ways).removeprefix("or ")))
-    return found
+        faults.append(Fault(file, 0, where, why, ", ".join(ways).removeprefix("or ")))
+    return faults
 
 
 def _able(technique: str, facts: Facts) -> str:

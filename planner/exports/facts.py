@@ -143,8 +143,8 @@ def image_modules(targets: str | tuple[str, ...] | None, card: Architecture) -> 
 
 def _numbered(name: str) -> list[str]:
     """Return the names of `blocks.0..47.to_out`, one for each number; a plain name as it is."""
-    found = re.fullmatch(r"(.*\.)0\.\.(\d+)(\..*)", name)
-    return [name] if found is None else [f"{found[1]}{number}{found[3]}" for number in range(int(found[2]) + 1)]
+    match = re.fullmatch(r"(.*\.)0\.\.(\d+)(\..*)", name)
+    return [name] if match is None else [f"{match[1]}{number}{match[3]}" for number in range(int(match[2]) + 1)]
 
 
 @cache
@@ -341,8 +341,8 @@ def _lora_parts(targets: str | tuple[str, ...] | None, family: str) -> dict[str,
 
 def _dataset(dataset: str | None) -> dict[str, Any]:
     """Return a dataset of the Hub by its name, and files as the loader of `datasets` wants them."""
-    found = _DATA_FILE.fullmatch(dataset or "")
-    kind = found["kind"].lower().replace("jsonl", "json") if found else None
+    match = _DATA_FILE.fullmatch(dataset or "")
+    kind = match["kind"].lower().replace("jsonl", "json") if match else None
     return {
         "has_dataset": dataset is not None,
         "has_data_file": kind is not None,

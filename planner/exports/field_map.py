@@ -303,12 +303,12 @@ class FieldMap(Tool):
 
     def settings(self, facts: Facts) -> dict[str, Any]:
         """Return the fields that a plan decides; those whose fact is None are left out."""
-        found: dict[str, Any] = {}
+        settings: dict[str, Any] = {}
         for part in self.of(facts)._parts(facts):
-            _merge(found, fill_in(part, facts))
-        if percent := found.pop("swapped_percent", 0):
-            found["blocks_to_swap"] = self.swapped_blocks(percent, facts)
-        return found
+            _merge(settings, fill_in(part, facts))
+        if percent := settings.pop("swapped_percent", 0):
+            settings["blocks_to_swap"] = self.swapped_blocks(percent, facts)
+        return settings
 
     def of(self, facts: Facts) -> FieldMap:
         """Return the map of what is done with samples: itself for supervised fine-tuning."""
@@ -340,12 +340,12 @@ class FieldMap(Tool):
     def files_of(self, facts: Facts) -> dict[str, str]:
         """Return the text of each file that a run needs in addition to its settings, by its name."""
         rows = [row for row in self.rows if holds(row.when, facts)]
-        found = {
+        texts = {
             name: json_text(_known(fill_in(data, facts))) + "\n" for row in rows for name, data in row.beside.items()
         }
         for name in (file for row in rows for file in row.files):
-            found[name] = (data_folder("models") / "exports" / name).read_text(encoding="utf-8")
-        return found
+            texts[name] = (data_folder("models") / "exports" / name).read_text(encoding="utf-8")
+        return texts
 
     def refusals(self, facts: Facts) -> Iterator[tuple[str, str, tuple[str, ...]]]:
         """Yield what cannot be expressed: technique (or framework), why, and the values that can."""
@@ -426,11 +426,11 @@ class LaunchMap(Tool):
         """Return why machines of a provider with a GPU cannot be rented through it, and what to do; None: they can."""
         if not self.providers:
             return None
-        found = self.providers.get(provider)
-        if found is None:
+        known = self.providers.get(provider)
+        if known is None:
             fix = f"{plan_with('limits.providers', self.providers)}, or export to another launcher"
             return f"{self.label} rents nothing from {provider}", fix
-        if self.name_of(gpu, found) is None:
+        if self.name_of(gpu, known) is None:
             fix = f"{plan_with('limits.gpus.forbid', [gpu])}, or rent it yourself and export for the trainer alone"
             return f"{self.label} has no name for {gpu}", fix
         return None
@@ -442,8 +442,8 @@ class LaunchMap(Tool):
     def machine(self, gpu: str, gpus: int, instance: str, instances: int) -> str | None:
         """Return the machine to rent by name, of a launcher that rents so; None where it has none, or takes one."""
         names = self.machines.get(gpu, {})
-        found = instance if instance in names.values() else names.get(gpus)
-        return found if instances == 1 else None
+        name = instance if instance in names.values() else names.get(gpus)
+        return name if instances == 1 else None
 
     def refuses(self, offer: Offer) -> str | None:
         """Return why machines of an offer cannot be rented through it; None: they can."""
@@ -504,14 +504,14 @@ AnyMap = TypeVar("AnyMap", bound=Row)
 
 @cache
 def _read_maps() -> dict[str, FieldMap | LaunchMap]:
-    found: dict[str, FieldMap | LaunchMap] = {}
+    maps: dict[str, FieldMap | LaunchMap] = {}
     for path in sorted((data_folder("models") / "exports").glob("*.yaml")):
         document = read_document(path)
-        one = (
+        tool_map = (
             validated(LaunchMap, document) if document.data.get("kind") == "launcher" else validated(FieldMap, document)
         )
-        found[one.target] = one
-    return found
+        maps[tool_map.target] = tool_map
+    return maps
 
 
 def validated(kind: type[AnyMap], document: Document) -> AnyMap:
@@ -538,11 +538,11 @@ def rl_maps() -> dict[str, FieldMap]:
 @cache
 def read_maps() -> dict[str, FieldMap]:
     """Return the maps that files are read by: those of the exports, and those of tools that are read alone."""
-    found = dict(field_maps())
+    maps = dict(field_maps())
     for path in sorted((data_folder("models") / "exports" / "read").glob("*.yaml")):
-        one = validated(FieldMap, read_document(path))
-        found[one.target] = one
-    return found
+        field_map = validated(FieldMap, read_document(path))
+        maps[field_map.target] = field_map
+    return maps
 
 
 @cache
@@ -641,9 +641,9 @@ class EngineMap(Row):
         """Return what a reader must know of the images of prompts."""
         if images is None:
             return []
-        what = f"images: at most {math.ceil(images.count)} in a prompt; measurements of the engine send text alone"
+        remark = f"images: at most {math.ceil(images.count)} in a prompt; measurements of the engine send text alone"
         tiles = f"max_tiles {images.max_tiles}: {self.label} takes it from preprocessor_config.json of the model"
-        return [what, *([tiles] if images.max_tiles is not None else [])]
+        return [remark, *([tiles] if images.max_tiles is not None else [])]
 
     def room_for(self, rank: int) -> int | None:
         """Return the rank that the engine reserves room for; None where it has none as large."""
@@ -654,20 +654,20 @@ class EngineMap(Row):
 
 def filled(words: tuple[str, ...], settings: dict[str, Any]) -> list[str]:
     """Return a command with the settings in place of their names; names that are no setting stay."""
-    found = list(words)
+    texts = list(words)
     for name, value in settings.items():
-        found = [word.replace("{" + name + "}", str(value)) for word in found]
-    return found
+        texts = [word.replace("{" + name + "}", str(value)) for word in texts]
+    return texts
 
 
 @cache
 def engine_maps() -> dict[str, EngineMap]:
     """Return the maps by engine; `LibraryError` with every fault of a file."""
-    found: dict[str, EngineMap] = {}
+    maps: dict[str, EngineMap] = {}
     for path in sorted((data_folder("models") / "exports" / "engines").glob("*.yaml")):
-        one = validated(EngineMap, read_document(path))
-        found[one.engine] = one
-    return found
+        engine_map = validated(EngineMap, read_document(path))
+        maps[engine_map.engine] = engine_map
+    return maps
 
 
 ROOTS = (
@@ -716,16 +716,16 @@ def matched_modules(pattern: str) -> tuple[list[str], bool]:
     Raises re.error for what is no regular expression.
     """
     compiled = re.compile(pattern)
-    found: list[str] = []
+    covered: list[str] = []
     leaves_out = False
     for path in sorted(read_techniques().linears.paths):
         matched = max(
             sum(compiled.fullmatch(root.format(layer) + path) is not None for layer in LAYERS) for root in ROOTS
         )
         if matched:
-            found.append(path)
+            covered.append(path)
             leaves_out |= matched < len(LAYERS)
-    return found, leaves_out
+    return covered, leaves_out
 
 
 def reaches_towers(pattern: str) -> bool:

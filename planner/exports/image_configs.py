@@ -85,11 +85,11 @@ def _fault(file: str, where: str, what: str, fix: str, line: int = 1) -> InputEr
     return InputError([Fault(file, line, where, what, fix)])
 
 
-def _keep_encoders(found: ImageFile, cached: str, why: str) -> None:
+def _keep_encoders(image_file: ImageFile, cached: str, why: str) -> None:
     """Plan a run with cached latents whose text encoders stay on the GPU as one that encodes in every step."""
-    if found.fields.get(cached):
-        found.fields[cached] = False
-        found.notes["text encoders"] = f"{why}: planned with latents online, the autoencoder in each step too"
+    if image_file.fields.get(cached):
+        image_file.fields[cached] = False
+        image_file.notes["text encoders"] = f"{why}: planned with latents online, the autoencoder in each step too"
 
 
 # SimpleTuner.
@@ -101,35 +101,37 @@ def _of_json(text: str, file: str, folder: Path) -> ImageFile | None:
     except ValueError:
         return None  # the next reader says what is wrong
     if isinstance(data, list) and any(isinstance(backend, dict) and _BACKEND & backend.keys() for backend in data):
-        what = "is the data file of SimpleTuner, which says nothing of model and steps"
-        raise _fault(file, "", what, "give the config.json that names it as data_backend_config")
+        problem = "is the data file of SimpleTuner, which says nothing of model and steps"
+        raise _fault(file, "", problem, "give the config.json that names it as data_backend_config")
     if not isinstance(data, dict):
         return None
     fields = {str(key).removeprefix("--"): _plain(value) for key, value in data.items() if key != "_comment"}
     if "model_family" not in fields or not _OF_SIMPLETUNER & fields.keys():
         return None
-    found = ImageFile("simpletuner", fields, _json_marks(text, fields))
+    image_file = ImageFile("simpletuner", fields, _json_marks(text, fields))
     _name_flavour(fields)
-    _read_segments(found)
+    _read_segments(image_file)
     _read_ramtorch(fields)
     fields["cached"] = not fields.get("vae_cache_disable")
     if fields.get("text_cache_disable"):
-        _keep_encoders(found, "cached", "text_cache_disable leaves them on the GPU")
+        _keep_encoders(image_file, "cached", "text_cache_disable leaves them on the GPU")
     fields["vae_cache_disable"] = not fields.pop("cached")
     if "resolution" in fields:
         fields["resolution"] = _side(fields["resolution"], str(fields.get("resolution_type", "pixel_area")))
-    _read_backend(found, folder)
+    _read_backend(image_file, folder)
     shown = [name for name in fields if name.startswith("validation_") and name != "validation_disable"]
     if shown and not fields.get("validation_disable"):
-        found.notes["validation"] = "images made between steps are not counted"
+        image_file.notes["validation"] = "images made between steps are not counted"
     for name in shown:
         del fields[name]
     if fields.get("model_type") == "lora":
         target, modules = fields.pop("flux_lora_target", None), fields.pop("peft_lora_target_modules", None)
-        of_family = _targets_of_family(found, file, target) if fields["model_family"] in _OF_TARGETS else "attention"
+        of_family = (
+            _targets_of_family(image_file, file, target) if fields["model_family"] in _OF_TARGETS else "attention"
+        )
         fields["adapted"] = _adapted(str(modules)) if modules else of_family
     _check_steps(file, fields, "max_train_steps")
-    return found
+    return image_file
 
 
 _BACKEND = {"dataset_type", "instance_data_dir", "cache_dir_vae", "caption_strategy"}
@@ -138,11 +140,11 @@ _OF_SIMPLETUNER = {"data_backend_config", "model_type", "lora_type", "base_model
 
 def _json_marks(text: str, fields: Mapping[str, Any]) -> Marks:
     lines = text.splitlines()
-    found = {
+    line_of = {
         name: next((number for number, line in enumerate(lines, 1) if re.search(rf'"(?:--)?{name}"\s*:', line)), 1)
         for name in fields
     }
-    return Marks(1, {name: Marks(line) for name, line in found.items()})
+    return Marks(1, {name: Marks(line) for name, line in line_of.items()})
 
 
 def _name_flavour(fields: dict[str, Any]) -> None:
@@ -160,7 +162,7 @@ _OF_TARGETS = ("flux", "chroma")
 """Families whose adapters `flux_lora_target` chooses where no modules are named."""
 
 
-def _targets_of_family(found: ImageFile, file: str, target: str | None) -> str:
+def _targets_of_family(image_file: ImageFile, file: str, target: str | None) -> str:
     """Return what `flux_lora_target` adapts; InputError for a part of the blocks, and for modulation.
 
     helpers/models/flux/model.py and chroma/model.py: get_lora_target_layers.
@@ -168,26 +170,34 @@ def _targets_of_family(found: ImageFile, file: str, target: str | None) -> str:
     if target in (None, "all", "all+ffs"):
         return "all-linear" if target == "all+ffs" else "attention"
     if target == "all+ffs+embedder":
-        found.notes[f"flux_lora_target {target}"] = "adapters of the embedder are not counted"
+        image_file.notes[f"flux_lora_target {target}"] = "adapters of the embedder are not counted"
         return "all-linear"
-    what = f"adapters on the layers of {target} are not modelled"
+    problem = f"adapters on the layers of {target} are not modelled"
     raise _fault(
-        file, "flux_lora_target", what, "give all or all+ffs in a copy", found.marks.children["flux_lora_target"].line
+        file,
+        "flux_lora_target",
+        problem,
+        "give all or all+ffs in a copy",
+        image_file.marks.children["flux_lora_target"].line,
     )
 
 
-def _read_segments(found: ImageFile) -> None:
+def _read_segments(image_file: ImageFile) -> None:
     """Say which blocks run again where a file gives an interval, which not all networks of the tool take alike.
 
     helpers/training/gradient_checkpointing_interval.py: some group so many blocks, others take every so many-th one.
     """
-    fields, interval, stride = found.fields, "gradient_checkpointing_interval", "gradient_checkpointing_segment_stride"
+    fields, interval, stride = (
+        image_file.fields,
+        "gradient_checkpointing_interval",
+        "gradient_checkpointing_segment_stride",
+    )
     if not fields.get("gradient_checkpointing_offload_attention"):
         fields.pop("gradient_checkpointing_offload_attention", None)
     if fields.get(interval) in (None, 0, 1):
         fields.pop(interval, None)
     elif fields["model_family"] in _OF_UNETS:
-        found.notes[f"{interval} {fields.pop(interval)}"] = "ignored for this network: every block runs again"
+        image_file.notes[f"{interval} {fields.pop(interval)}"] = "ignored for this network: every block runs again"
         fields.pop(stride, None)
     elif fields["model_family"] in _HALVED and fields[interval] == 2:
         fields.setdefault(stride, 4)
@@ -213,14 +223,14 @@ _OF_UNETS, _HALVED = ("sd1x", "sd2x", "sdxl", "kolors"), ("auraflow", "chroma", 
 """Families of networks that ignore an interval, and those that take every second block where others group two."""
 
 
-def _read_backend(found: ImageFile, folder: Path) -> None:
+def _read_backend(image_file: ImageFile, folder: Path) -> None:
     """Take resolution and frames from the data file, whose sets may have their own."""
-    named = found.fields.get("data_backend_config")
+    named = image_file.fields.get("data_backend_config")
     if not isinstance(named, str):
         return
     path = next((place for place in (Path(named), folder / named, folder / Path(named).name) if place.is_file()), None)
     if path is None:
-        found.notes[f"data_backend_config {named}"] = (
+        image_file.notes[f"data_backend_config {named}"] = (
             "no such file here or next to this one: its resolution is not read"
         )
         return
@@ -238,7 +248,7 @@ def _read_backend(found: ImageFile, folder: Path) -> None:
         for dataset in sets
         if dataset.get("dataset_type") == "video"
     ]
-    _take_largest(found, str(path), sides, frames)
+    _take_largest(image_file, str(path), sides, frames)
 
 
 def _adapted(modules: str) -> str:
@@ -260,14 +270,14 @@ def _side(resolution: Any, kind: str = "pixel") -> int | None:
     return max(round(side / _MULTIPLE), 1) * _MULTIPLE
 
 
-def _take_largest(found: ImageFile, where: str, sides: list[int | None], frames: list[int]) -> None:
+def _take_largest(image_file: ImageFile, where: str, sides: list[int | None], frames: list[int]) -> None:
     """Hold the largest of the sizes that data sets have, and say where there are several."""
     for name, values in (("resolution", [side for side in sides if side]), ("frames", frames)):
         if values:
-            found.fields[name] = max(values)
+            image_file.fields[name] = max(values)
         if len(set(values)) > 1:
             others = ", ".join(map(str, sorted(set(values))))
-            found.notes[f"{name} {others}"] = f"{where} has several: all samples are planned as the largest"
+            image_file.notes[f"{name} {others}"] = f"{where} has several: all samples are planned as the largest"
 
 
 # kohya's sd-scripts and musubi-tuner.
@@ -279,31 +289,33 @@ def _of_toml(text: str, file: str, folder: Path) -> ImageFile | None:
     except tomllib.TOMLDecodeError as error:
         raise _fault(file, "", f"is no toml: {error}", "give a toml of kohya's tools") from None
     if {"datasets", "general"} & data.keys() and not _OF_RUN & _sections_joined(data).keys():
-        what = "is a data file of kohya's tools, which says nothing of model and steps"
-        raise _fault(file, "", what, "give the command that names it as --dataset_config, in a file such as train.sh")
+        problem = "is a data file of kohya's tools, which says nothing of model and steps"
+        raise _fault(
+            file, "", problem, "give the command that names it as --dataset_config, in a file such as train.sh"
+        )
     fields = _sections_joined(data)
     if not _OF_RUN & fields.keys():
-        what = "is no toml of kohya's tools: it names neither adapters nor steps"
-        raise _fault(file, "", what, "give a toml or a command of sd-scripts or musubi-tuner")
+        problem = "is no toml of kohya's tools: it names neither adapters nor steps"
+        raise _fault(file, "", problem, "give a toml or a command of sd-scripts or musubi-tuner")
     lines = text.splitlines()
     marks = {
         name: next((n for n, line in enumerate(lines, 1) if re.match(rf"\s*{re.escape(name)}\s*=", line)), 1)
         for name in fields
     }
-    found = ImageFile("kohya", fields, Marks(1, {name: Marks(line) for name, line in marks.items()}))
-    return _of_kohya(found, file, folder, "")
+    image_file = ImageFile("kohya", fields, Marks(1, {name: Marks(line) for name, line in marks.items()}))
+    return _of_kohya(image_file, file, folder, "")
 
 
 def _sections_joined(data: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options of a run without the sections around them, which sd-scripts ignores."""
-    found: dict[str, Any] = {}
+    joined: dict[str, Any] = {}
     for key, value in data.items():
-        found |= value if isinstance(value, dict) else {key: value}
-    return found
+        joined |= value if isinstance(value, dict) else {key: value}
+    return joined
 
 
-def _of_kohya(found: ImageFile, file: str, folder: Path, script: str) -> ImageFile:
-    fields = found.fields
+def _of_kohya(image_file: ImageFile, file: str, folder: Path, script: str) -> ImageFile:
+    fields = image_file.fields
     model = _kohya_model(fields, script)
     if model:
         fields["model"] = model
@@ -311,13 +323,13 @@ def _of_kohya(found: ImageFile, file: str, folder: Path, script: str) -> ImageFi
     known = next((other for other in scripts if Path(other).name == Path(script).name), script)
     is_musubi = "musubi" in known or "dit" in fields or model == "flux.1-kontext-dev"
     if model in (*_EDITING.values(), "flux.1-kontext-dev"):
-        found.notes["images that are edited"] = _EDITED
+        image_file.notes["images that are edited"] = _EDITED
     fields["tool"] = "musubi-tuner" if is_musubi else "sd-scripts"
-    _count_swapped(found, file)
+    _count_swapped(image_file, file)
     named = fields.pop("dataset_config", None)
     path = next((place for place in (Path(str(named)), folder / str(named)) if place.is_file()), None)
     if named is not None and path is None:
-        found.notes[f"dataset_config {named}"] = (
+        image_file.notes[f"dataset_config {named}"] = (
             "no such file here or next to this one: resolution and batch are not read"
         )
     data = _data_toml(path) if path is not None else {"datasets": [fields]}
@@ -326,8 +338,8 @@ def _of_kohya(found: ImageFile, file: str, folder: Path, script: str) -> ImageFi
     frames = [max(_clip_frames(dataset)) for dataset in sets if _has_videos(dataset)]
     fields.pop("resolution", None)
     if any(isinstance(size, list) for size in sizes):
-        found.notes["resolution"] = "width and height count as a square of as many pixels"
-    _take_largest(found, str(path or file), [_kohya_side(size) for size in sizes], frames)
+        image_file.notes["resolution"] = "width and height count as a square of as many pixels"
+    _take_largest(image_file, str(path or file), [_kohya_side(size) for size in sizes], frames)
     batches = {dataset["batch_size"] for dataset in sets if isinstance(dataset.get("batch_size"), int)}
     if batches:
         fields["train_batch_size"] = max(batches)
@@ -337,20 +349,20 @@ def _of_kohya(found: ImageFile, file: str, folder: Path, script: str) -> ImageFi
     else:
         fields["cache_latents"] = bool(fields.pop("cache_latents_to_disk", False) or fields.get("cache_latents"))
         if not (fields.get("cache_text_encoder_outputs") or fields.get("cache_text_encoder_outputs_to_disk")):
-            _keep_encoders(found, "cache_latents", "without cache_text_encoder_outputs they stay on the GPU")
+            _keep_encoders(image_file, "cache_latents", "without cache_text_encoder_outputs they stay on the GPU")
         if not fields.get("network_train_unet_only"):
-            found.notes["adapters of text encoders"] = "not counted; network_train_unet_only leaves them out"
+            image_file.notes["adapters of text encoders"] = "not counted; network_train_unet_only leaves them out"
     if "max_train_epochs" in fields:  # which sd-scripts prefer to steps
-        _count_steps(found, file, sets)
-    return found
+        _count_steps(image_file, file, sets)
+    return image_file
 
 
-def _count_swapped(found: ImageFile, file: str) -> None:
+def _count_swapped(image_file: ImageFile, file: str) -> None:
     """Replace a number of swapped blocks by the nearest share of them that a plan may have, and say so.
 
     Raises InputError for more of them than the tool swaps.
     """
-    fields, table = found.fields, read_techniques().values.offload.values
+    fields, table = image_file.fields, read_techniques().values.offload.values
     blocks, given = fields.get("blocks_to_swap"), read_maps()["kohya"].blocks
     if not isinstance(blocks, int) or not fields.get("model"):
         return
@@ -363,22 +375,24 @@ def _count_swapped(found: ImageFile, file: str) -> None:
         fields["blocks_to_swap"] = blocks
         return
     if blocks > most:
-        line = found.marks.children["blocks_to_swap"].line
-        what = f"{blocks} of {counted} blocks: the tool swaps at most {most} of this network"
-        raise _fault(file, "blocks_to_swap", what, f"give {most} or less in a copy of the file", line)
-    share = min((row.swapped for row in table.values() if row.swapped), key=lambda one: abs(one - blocks / counted))
+        line = image_file.marks.children["blocks_to_swap"].line
+        problem = f"{blocks} of {counted} blocks: the tool swaps at most {most} of this network"
+        raise _fault(file, "blocks_to_swap", problem, f"give {most} or less in a copy of the file", line)
+    share = min(
+        (row.swapped for row in table.values() if row.swapped), key=lambda swapped: abs(swapped - blocks / counted)
+    )
     fields["swapped_percent"] = round(100 * share)
     planned = f"planned as {fields['swapped_percent']} % of the blocks"
     with_copies = fields["tool"] == "musubi-tuner" and not fields.get("block_swap_h2d_only")
     slower = ", with --block_swap_h2d_only, without which copies take twice as long" if with_copies else ""
-    found.notes[f"blocks_to_swap {blocks} of {counted}"] = planned + slower
+    image_file.notes[f"blocks_to_swap {blocks} of {counted}"] = planned + slower
 
 
 def _data_toml(path: Path) -> dict[str, Any]:
     try:
         text = read_text(path)
-        found = json.loads(text) if path.suffix.casefold() == ".json" else tomllib.loads(text)
-        return found if isinstance(found, dict) else {}
+        data = json.loads(text) if path.suffix.casefold() == ".json" else tomllib.loads(text)
+        return data if isinstance(data, dict) else {}
     except (tomllib.TOMLDecodeError, json.JSONDecodeError) as error:
         raise _fault(str(path), "", f"is no toml: {error}", "give the data file of kohya's tools") from None
 
@@ -390,27 +404,27 @@ def _kohya_sets(data: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [{**dataset, **part} for dataset in sets for part in dataset.get("subsets") or [{}]]
 
 
-def _has_videos(one: Mapping[str, Any]) -> bool:
-    return "video_directory" in one or "video_jsonl_file" in one
+def _has_videos(dataset: Mapping[str, Any]) -> bool:
+    return "video_directory" in dataset or "video_jsonl_file" in dataset
 
 
-def _clip_frames(one: Mapping[str, Any]) -> list[int]:
+def _clip_frames(dataset: Mapping[str, Any]) -> list[int]:
     """Return the frames of the clips that musubi-tuner takes from a video, 1 and multiples of 4.
 
     dataset/image_video_dataset.py: `target_frames`, and of frame_extraction full what a video has up to `max_frames`.
     """
-    given = one.get("target_frames")
+    given = dataset.get("target_frames")
     frames = [frame for frame in given if isinstance(frame, int)] if isinstance(given, list) else []
-    if one.get("frame_extraction") == "full":
-        frames = [one.get("max_frames", 129)]
+    if dataset.get("frame_extraction") == "full":
+        frames = [dataset.get("max_frames", 129)]
     return sorted({max((frame - 1) // 4 * 4 + 1, 1) for frame in frames or [1]})
 
 
-def _clips_per_video(one: Mapping[str, Any]) -> int | None:
+def _clips_per_video(dataset: Mapping[str, Any]) -> int | None:
     """Return how many clips a set takes from a video that is long enough; None where its length decides."""
-    ways = {"head": 1, "full": 1, "uniform": one.get("frame_sample", 1)}
-    each = ways.get(one.get("frame_extraction", "head"))
-    return each * len(_clip_frames(one)) if isinstance(each, int) else None
+    ways = {"head": 1, "full": 1, "uniform": dataset.get("frame_sample", 1)}
+    clips = ways.get(dataset.get("frame_extraction", "head"))
+    return clips * len(_clip_frames(dataset)) if isinstance(clips, int) else None
 
 
 def _kohya_side(size: Any) -> int | None:
@@ -444,30 +458,30 @@ def _edited_by(fields: Mapping[str, Any]) -> str:
     return str(fields.get("model_version") or older).casefold()
 
 
-def _count_steps(found: ImageFile, file: str, sets: list[dict[str, Any]]) -> None:
+def _count_steps(image_file: ImageFile, file: str, sets: list[dict[str, Any]]) -> None:
     """Replace epochs by steps, from the pictures in the folders; InputError where they are not here."""
-    fields, total, of_videos = found.fields, 0, any(_has_videos(dataset) for dataset in sets)
+    fields, total, of_videos = image_file.fields, 0, any(_has_videos(dataset) for dataset in sets)
     for dataset in sets:
         clips = _clips_per_video(dataset) if _has_videos(dataset) else 1
         if clips is None:
-            what = f"frame_extraction {dataset['frame_extraction']}: the clips of a video follow from its length"
-            raise _fault(file, "max_train_epochs", what, "give max_train_steps in a copy of the file")
+            problem = f"frame_extraction {dataset['frame_extraction']}: the clips of a video follow from its length"
+            raise _fault(file, "max_train_epochs", problem, "give max_train_steps in a copy of the file")
         folder = Path(
             str(dataset.get("image_directory") or dataset.get("video_directory") or dataset.get("image_dir") or "\0")
         )
         try:
             pictures = sum(path.suffix.casefold() in _PICTURES for path in folder.iterdir())
         except (OSError, ValueError):
-            what = "epochs of a folder that is not here: the number of images is unknown"
-            raise _fault(file, "max_train_epochs", what, "give max_train_steps in a copy of the file") from None
+            problem = "epochs of a folder that is not here: the number of images is unknown"
+            raise _fault(file, "max_train_epochs", problem, "give max_train_steps in a copy of the file") from None
         total += pictures * clips * int(dataset.get("num_repeats", 1))
     batch = int(fields.get("train_batch_size", 1)) * int(fields.get("gradient_accumulation_steps", 1))
     epochs = int(fields.pop("max_train_epochs"))
     fields["max_train_steps"] = max(math.ceil(total / batch) * epochs, 1)
-    what = f"{'clip' if of_videos else 'image'}{'s' * (total != 1)}"
-    what += " of the videos, all long enough for theirs," if of_videos else ""
-    found.notes[f"max_train_epochs {epochs}"] = (
-        f"{total} {what} in the folders: {fields['max_train_steps']} steps of one GPU"
+    samples = f"{'clip' if of_videos else 'image'}{'s' * (total != 1)}"
+    samples += " of the videos, all long enough for theirs," if of_videos else ""
+    image_file.notes[f"max_train_epochs {epochs}"] = (
+        f"{total} {samples} in the folders: {fields['max_train_steps']} steps of one GPU"
     )
 
 
@@ -487,12 +501,12 @@ def _of_ai_toolkit(text: str, file: str) -> ImageFile | None:
     for key in ("config", "process", 0):
         marks = marks.children.get(key, marks)
     fields = {key: value for key, value in run.items() if key not in ("datasets", "sample")}
-    found = ImageFile("ai-toolkit", fields, marks)
+    image_file = ImageFile("ai-toolkit", fields, marks)
     sets = [dataset for dataset in run.get("datasets") or [] if isinstance(dataset, dict)]
     wide = [dataset.get("resolution", 512) for dataset in sets]
     sides = [_side(side) for size in wide for side in (size if isinstance(size, list) else [size])]
     _take_largest(
-        found, "datasets", sides, [dataset["num_frames"] for dataset in sets if dataset.get("num_frames", 1) > 1]
+        image_file, "datasets", sides, [dataset["num_frames"] for dataset in sets if dataset.get("num_frames", 1) > 1]
     )
     fields["cached"] = bool(sets) and all(
         dataset.get("cache_latents_to_disk") or dataset.get("cache_latents") for dataset in sets
@@ -500,19 +514,19 @@ def _of_ai_toolkit(text: str, file: str) -> ImageFile | None:
     train = fields["train"] if isinstance(fields.get("train"), dict) else {}
     unloads = train.pop("unload_text_encoder", False) or train.pop("cache_text_embeddings", False)
     if not unloads and not all(dataset.get("cache_text_embeddings") for dataset in sets):
-        _keep_encoders(found, "cached", "without cache_text_embeddings they stay on the GPU")
+        _keep_encoders(image_file, "cached", "without cache_text_embeddings they stay on the GPU")
     if isinstance(fields.get("network"), dict):
         fields["adapted"] = "all-linear"
     base = fields["model"] if isinstance(fields.get("model"), dict) else {}
     if base.get("layer_offloading") and base.get("layer_offloading_transformer_percent", 1.0) < 1:
         fields["layer_share"] = "part"
     if any(dataset.get("control_path") for dataset in sets):
-        found.notes["images that are edited"] = _EDITED
+        image_file.notes["images that are edited"] = _EDITED
     if len(runs or []) > 1:
-        found.notes["config.process"] = "the first of several runs is planned"
+        image_file.notes["config.process"] = "the first of several runs is planned"
     if run.get("sample"):
-        found.notes["sample"] = "images made between steps are not counted"
-    return found
+        image_file.notes["sample"] = "images made between steps are not counted"
+    return image_file
 
 
 # Commands: of the example scripts of diffusers, and of kohya's tools.
@@ -540,9 +554,9 @@ def _of_command(text: str, file: str, folder: Path) -> ImageFile | None:
             fields = {**(_sections_joined(_data_toml(path)) if path else {}), **fields}
         return _of_kohya(ImageFile("kohya", fields, marks), file, folder, script)
     if not re.match(r"train_(dreambooth|text_to_image)", name):
-        what = f"{name} is no script of images that is read here"
+        problem = f"{name} is no script of images that is read here"
         raise _fault(
-            file, script, what, "give a command of train_dreambooth*.py or train_text_to_image*.py", words[at][1]
+            file, script, problem, "give a command of train_dreambooth*.py or train_text_to_image*.py", words[at][1]
         )
     if not fields.get("pretrained_model_name_or_path"):
         return None
@@ -553,13 +567,13 @@ def _of_command(text: str, file: str, folder: Path) -> ImageFile | None:
         )
         fields["adapted"] = _adapted(listed)
         fields.pop("lora_layers", None)
-    found = ImageFile("diffusers", fields, marks)
+    image_file = ImageFile("diffusers", fields, marks)
     if fields.get("caption_column") and name.endswith(tuple(f"_{network}.py" for network in _ENCODES_CAPTIONS)):
-        _keep_encoders(found, "cache_latents", "the script encodes captions of caption_column in each step")
+        _keep_encoders(image_file, "cache_latents", "the script encodes captions of caption_column in each step")
         fields.pop("cache_latents", None)
-    _read_bits(found, folder)
+    _read_bits(image_file, folder)
     _check_steps(file, fields, "max_train_steps")
-    return found
+    return image_file
 
 
 def _words(text: str) -> Iterator[tuple[str, int]]:
@@ -578,24 +592,24 @@ def _words(text: str) -> Iterator[tuple[str, int]]:
             named = re.fullmatch(r"(?:export )?([A-Za-z_]\w*)=(.*)", part)
             if named:
                 values[named[1]] = named[2]
-            yield re.sub(r"\$\{?(\w+)\}?", lambda one: values.get(one[1], one[0]), part), number
+            yield re.sub(r"\$\{?(\w+)\}?", lambda match: values.get(match[1], match[0]), part), number
         number += 1
 
 
 def _options(words: list[tuple[str, int]]) -> tuple[dict[str, Any], dict[str, int]]:
     """Return the options of a command, true for those without a value, and their lines."""
-    found: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     lines: dict[str, int] = {}
     last = ""
     for word, line in words:
         if word.startswith("--"):
             last, has_value, value = word[2:].partition("=")
-            found[last], lines[last] = (_plain(value) if has_value else True), line
+            options[last], lines[last] = (_plain(value) if has_value else True), line
             last = "" if has_value else last
         elif last:
-            found[last] = _plain(word) if found[last] is True else found[last]
+            options[last] = _plain(word) if options[last] is True else options[last]
             last = ""
-    return found, lines
+    return options, lines
 
 
 def _plain(value: Any) -> Any:
@@ -607,9 +621,9 @@ def _plain(value: Any) -> Any:
     return {"true": True, "false": False, "none": None}.get(value.casefold(), value)
 
 
-def _read_bits(found: ImageFile, folder: Path) -> None:
+def _read_bits(image_file: ImageFile, folder: Path) -> None:
     """Say how the base is quantised by a file of bitsandbytes' options."""
-    named = found.fields.get("bnb_quantization_config_path")
+    named = image_file.fields.get("bnb_quantization_config_path")
     path = next((place for place in (Path(str(named)), folder / str(named)) if named and place.is_file()), None)
     if path is None:
         return
@@ -619,14 +633,14 @@ def _read_bits(found: ImageFile, folder: Path) -> None:
     except (ValueError, AttributeError):
         raise _fault(str(path), "", "is no JSON of bitsandbytes", 'such as {"load_in_4bit": true}') from None
     double = options.get("bnb_4bit_use_double_quant")
-    found.fields["quantised"] = ("nf4_dq" if double else "nf4") if four else "int8" if eight else "none"
-    del found.fields["bnb_quantization_config_path"]
+    image_file.fields["quantised"] = ("nf4_dq" if double else "nf4") if four else "int8" if eight else "none"
+    del image_file.fields["bnb_quantization_config_path"]
 
 
 def _check_steps(file: str, fields: dict[str, Any], name: str) -> None:
     """Refuse a run whose steps follow from a number of images that no file says; zero steps are none."""
     if not fields.get(name):
-        what = "the file gives epochs, or nothing: the number of images is not in it, and steps are not known"
-        raise _fault(file, name, what, f"give {name} in a copy of the file")
+        problem = "the file gives epochs, or nothing: the number of images is not in it, and steps are not known"
+        raise _fault(file, name, problem, f"give {name} in a copy of the file")
     if fields.get("num_train_epochs") == 0:
         del fields["num_train_epochs"]

@@ -113,8 +113,29 @@ def longest_hours(job: Assignment) -> float:
 def kubernetes_job(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Facts) -> str:
     """Return an indexed Job, one pod per machine, and the headless service by which its pods find each other."""
     job, name = given.job, task_name(given.job)
-    image = image_of(job.gpu)
     several = job.instances > 1
+    spec = {
+        "completions": job.instances,
+        "parallelism": job.instances,
+        "completionMode": "Indexed",
+        "backoffLimit": RETRIES * job.instances,
+        "podFailurePolicy": {"rules": _pod_failures(several)},
+        "activeDeadlineSeconds": math.ceil(3600 * longest_hours(job)),
+        "template": {"metadata": {"labels": {"job": name}}, "spec": _pod(job, facts)},
+    }
+    documents = [{"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": spec}]
+    if several:
+        headless = {"clusterIP": "None", "selector": {"job": name}, "ports": [{"port": 29500}]}
+        documents.append({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": headless})
+    remarks = _remarks_of_pods(job, trainer, facts)
+    head = header(given.plan, job, tool, tool.run, remarks, facts["result_remarks"])
+    return commented(head) + "---\n".join(map(yaml_text, documents))
+
+
+def _pod(job: Assignment, facts: Facts) -> dict[str, Any]:
+    """Return the pod of one machine: its files from the ConfigMap, its checkpoints on a volume that outlives it."""
+    name = task_name(job)
+    image = image_of(job.gpu)
     environment = _pod_environment(job, facts)
     container: dict[str, Any] = {
         "name": "train",
@@ -129,10 +150,10 @@ def kubernetes_job(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Fact
             {"name": "checkpoints", "mountPath": CHECKPOINT_FOLDER},
         ],
     }
-    pod: dict[str, Any] = {
+    return {
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": NOTICE_SECONDS,
-        **({"subdomain": name} if several else {}),
+        **({"subdomain": name} if job.instances > 1 else {}),
         "containers": [container],
         "volumes": [
             {"name": "files", "configMap": {"name": name}},
@@ -141,15 +162,11 @@ def kubernetes_job(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Fact
             {"name": "checkpoints", "persistentVolumeClaim": {"claimName": f"checkpoints-{name}"}},
         ],
     }
-    spec = {
-        "completions": job.instances,
-        "parallelism": job.instances,
-        "completionMode": "Indexed",
-        "backoffLimit": RETRIES * job.instances,
-        "podFailurePolicy": {"rules": _pod_failures(several)},
-        "activeDeadlineSeconds": math.ceil(3600 * longest_hours(job)),
-        "template": {"metadata": {"labels": {"job": name}}, "spec": pod},
-    }
+
+
+def _remarks_of_pods(job: Assignment, trainer: FieldMap, facts: Facts) -> list[str]:
+    """Return what must be in the cluster first, and what the cluster decides by itself."""
+    name = task_name(job)
     remarks = [
         environment_remark(job.gpu),
         f"first: kubectl create configmap {name} "
@@ -157,19 +174,14 @@ def kubernetes_job(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Fact
             f"--from-file={file}" for file in ("run.sh", "requirements.txt", trainer.file, *trainer.files_of(facts))
         ),
         f"first: a PersistentVolumeClaim checkpoints-{name}, which outlives the pods"
-        + (f"; {job.instances} pods write to it, so its access mode is ReadWriteMany" if several else ""),
+        + (f"; {job.instances} pods write to it, so its access mode is ReadWriteMany" if job.instances > 1 else ""),
         f"a pod may get any GPU: add a nodeSelector of your cluster for {job.gpu}",
     ]
     remarks += _copied_by_hand(facts, local_paths(facts), "a ConfigMap holds 1 MiB", "the volume of that claim")
     if facts["needs_token"]:
         made = f"first: kubectl create secret generic {_TOKEN_SECRET} --from-literal={TOKEN}=...; "
         remarks.append(made + token_remark(facts["model_id"]))
-    documents = [{"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": spec}]
-    if several:
-        headless = {"clusterIP": "None", "selector": {"job": name}, "ports": [{"port": 29500}]}
-        documents.append({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": headless})
-    head = header(given.plan, job, tool, tool.run, remarks, facts["result_remarks"])
-    return commented(head) + "---\n".join(map(yaml_text, documents))
+    return remarks
 
 
 def _pod_failures(several: bool) -> list[dict[str, Any]]:
@@ -187,13 +199,13 @@ def _pod_failures(several: bool) -> list[dict[str, Any]]:
 
 def _pod_environment(job: Assignment, facts: Facts) -> list[dict[str, Any]]:
     """Return the variables of a pod: the token of a gated model, and of several pods its number and the first one."""
-    name, found = task_name(job), list[dict[str, Any]]()
+    name, variables = task_name(job), list[dict[str, Any]]()
     if facts["needs_token"]:
-        found.append({"name": TOKEN, "valueFrom": {"secretKeyRef": {"name": _TOKEN_SECRET, "key": TOKEN}}})
+        variables.append({"name": TOKEN, "valueFrom": {"secretKeyRef": {"name": _TOKEN_SECRET, "key": TOKEN}}})
     if job.instances > 1:
         index = {"fieldRef": {"fieldPath": "metadata.annotations['batch.kubernetes.io/job-completion-index']"}}
-        found += [{"name": "NODE_RANK", "valueFrom": index}, {"name": "HEAD_IP", "value": f"{name}-0.{name}"}]
-    return found
+        variables += [{"name": "NODE_RANK", "valueFrom": index}, {"name": "HEAD_IP", "value": f"{name}-0.{name}"}]
+    return variables
 
 
 def slurm_script(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Facts) -> str:
@@ -259,11 +271,11 @@ def hf_job(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Facts) -> st
     flavors = tool.machines.get(job.gpu, {})
     flavor = tool.machine(job.gpu, job.gpus_per_instance, job.instance, job.instances)
     if flavor is None:
-        what = f"{tool.label} has no job on {job.instances} x {job.gpus_per_instance} {job.gpu}"
+        problem = f"{tool.label} has no job on {job.instances} x {job.gpus_per_instance} {job.gpu}"
         known = ", ".join(map(str, flavors))
         fewest = plan_with("limits.max_gpus", str(min(flavors, default=1)))
         fix = f"{fewest} (it has {known}), or export to another launcher"
-        raise InputError([Fault("plan", 0, f"jobs.{job.name}", what, fix)])
+        raise InputError([Fault("plan", 0, f"jobs.{job.name}", problem, fix)])
     options = [
         f"--name {task_name(job)} --flavor {flavor} --timeout {math.ceil(longest_hours(job))}h --secrets HF_TOKEN",
         '--env "UPLOAD_TO=${UPLOAD_TO:-}"',
@@ -295,23 +307,23 @@ _DSTACK_VARIABLES = {"NODE_RANK": '"$DSTACK_NODE_RANK"', "HEAD_IP": '"$DSTACK_MA
 def dstack_profile(job: Assignment, machines: Machines, nodes: int = 1) -> dict[str, Any]:
     """Return what to rent, where, on which market, at what highest price, and for how long."""
     on_spot = job.spot_share > 0
-    found: dict[str, Any] = {"backends": [machines.provider]}
+    profile: dict[str, Any] = {"backends": [machines.provider]}
     if all(machines.regions):
-        found["regions"] = list(machines.regions)
-    found["spot_policy"] = "auto" if on_spot else "on-demand"
+        profile["regions"] = list(machines.regions)
+    profile["spot_policy"] = "auto" if on_spot else "on-demand"
     prices = [
         price for price in (machines.usd_per_hour, machines.spot_usd_per_hour if on_spot else None) if price is not None
     ]
     if prices:
-        found["max_price"] = round(PRICE_MARGIN * max(prices), 2)
+        profile["max_price"] = round(PRICE_MARGIN * max(prices), 2)
     longest = math.ceil(longest_hours(job))
-    found["max_duration"] = f"{longest}h"
+    profile["max_duration"] = f"{longest}h"
     if on_spot:
         # A fault of the run itself would come again; of several nodes, one that is taken ends the others by a fault.
         events = [*_RETRIED, *(["error"] if nodes > 1 else [])]
-        found["retry"] = {"on_events": events, "duration": f"{longest}h"}
+        profile["retry"] = {"on_events": events, "duration": f"{longest}h"}
     shared = f"{_SHARED_GB_PER_GPU * job.gpus_per_instance}GB"
-    return found | {"resources": {"gpu": f"{machines.gpu}:{job.gpus_per_instance}", "shm_size": shared}}
+    return profile | {"resources": {"gpu": f"{machines.gpu}:{job.gpus_per_instance}", "shm_size": shared}}
 
 
 def dstack_task(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Facts) -> str:
@@ -397,15 +409,15 @@ def _skypilot_image(given: Given, tool: LaunchMap, machines: Machines, facts: Fa
         why = f"{job.provider} starts none" if machines.image == "never" else "loading one takes minutes"
         return {}, f"no image is named ({why}, and the run needs none); packages like those of {said}"
     if not image_of(job.gpu).torch:
-        what = f"{tool.label} starts no image at {job.provider}, and {job.gpu} needs the PyTorch of one"
-        raise InputError([Fault("plan", 0, f"jobs.{job.name}", what, "export to another launcher")])
+        problem = f"{tool.label} starts no image at {job.provider}, and {job.gpu} needs the PyTorch of one"
+        raise InputError([Fault("plan", 0, f"jobs.{job.name}", problem, "export to another launcher")])
     needs = "; ".join(f"{compiled.what} needs {compiled.needs}" for compiled in compiled_by(facts))
     return {}, f"no image is named ({job.provider} starts none); packages like those of {said}; {needs}"
 
 
-def bucket_name(what: str, job: Assignment, recipe: str) -> str:
+def bucket_name(contents: str, job: Assignment, recipe: str) -> str:
     """Return a name that no bucket of others is likely to have, as names are global: with a hash of the recipe."""
-    return f"{what}-{task_name(job)}-{hashlib.sha256(recipe.encode()).hexdigest()[:8]}"
+    return f"{contents}-{task_name(job)}-{hashlib.sha256(recipe.encode()).hexdigest()[:8]}"
 
 
 def bucket_remark(name: str, keeps: str) -> str:
@@ -415,11 +427,11 @@ def bucket_remark(name: str, keeps: str) -> str:
 
 def skypilot_needs(job: Assignment, facts: Facts) -> list[tuple[str, str]]:
     """Return what a user must see to before a task starts, each with the word that it is about."""
-    found = []
+    needs = []
     if facts["needs_token"]:
-        found.append((TOKEN, f"{token_remark(facts['model_id'])}; pass it with --secret {TOKEN}"))
+        needs.append((TOKEN, f"{token_remark(facts['model_id'])}; pass it with --secret {TOKEN}"))
     bucket = bucket_name("checkpoints", job, facts["recipe"])
-    return [*found, ("bucket", bucket_remark(bucket, "checkpoints and the result"))]
+    return [*needs, ("bucket", bucket_remark(bucket, "checkpoints and the result"))]
 
 
 def _alone(script: str) -> str:
@@ -439,8 +451,8 @@ def skypilot_resources(given: Given, machines: Machines) -> dict[str, Any]:
     resources: dict[str, Any] = {"accelerators": f"{machines.gpu}:{job.gpus_per_instance}"}
     choices = _choices(machines, on_spot)
     if not choices:
-        what = f"the plan has no priced offer of {job.gpu} at {job.provider}"
-        raise InputError([Fault("plan", 0, f"jobs.{job.name}", what, "planner check lists edits; solve it again")])
+        problem = f"the plan has no priced offer of {job.gpu} at {job.provider}"
+        raise InputError([Fault("plan", 0, f"jobs.{job.name}", problem, "planner check lists edits; solve it again")])
     resources |= {"any_of": choices} if len(choices) > 1 else choices[0]
     if on_spot:
         resources["job_recovery"] = {"strategy": "EAGER_NEXT_REGION" if len(machines.regions) > 1 else "FAILOVER"}
@@ -524,8 +536,10 @@ def result_script(given: Given, facts: Facts) -> str | None:
 
 def _machine_of_result(given: Given, offer: str) -> str:
     """Return the machine that makes the result, with its hours and dollars."""
-    found = next((machine for machine in given.job.separate_machines if machine.stage == "export"), None)
-    return f"Machine: {offer}" + (f", likely {found.hours:.1f} h, ${found.usd:,.2f}" if found is not None else "")
+    export_machine = next((machine for machine in given.job.separate_machines if machine.stage == "export"), None)
+    return f"Machine: {offer}" + (
+        f", likely {export_machine.hours:.1f} h, ${export_machine.usd:,.2f}" if export_machine is not None else ""
+    )
 
 
 def _downloads(facts: Facts, of_weights: str) -> list[str]:
@@ -533,7 +547,7 @@ def _downloads(facts: Facts, of_weights: str) -> list[str]:
 
     `of_weights`: the command of the tool for weights, with `$model_id`; empty for that of the Hub.
     """
-    found = []
+    commands = []
     for command, name in (
         (
             of_weights or "hf download $model_id --exclude 'original/*' --exclude 'consolidated*' --exclude '*.gguf'",
@@ -542,8 +556,8 @@ def _downloads(facts: Facts, of_weights: str) -> list[str]:
         ("hf download --repo-type dataset $model_id", facts["dataset_name"]),
     ):
         if name and str(name).count("/") == 1 and not str(name).startswith((".", "/", "-")):
-            found.append(Template(command).substitute(model_id=shell_word(name)))
-    return found
+            commands.append(Template(command).substitute(model_id=shell_word(name)))
+    return commands
 
 
 def readme(given: Given, files: Sequence[str], launchers: Mapping[str, LaunchMap], facts: Facts) -> str:
@@ -553,7 +567,7 @@ def readme(given: Given, files: Sequence[str], launchers: Mapping[str, LaunchMap
     starts = ", or ".join(f"`{tool.command(job)}`" for tool in tools)
     stops = "".join(f"`{stop}`, or " for tool, stop in stop_commands(given).items() if tool in launchers)
     needs = [(tool.command(job), tool.first_needs(name, facts["needs_token"])) for tool in tools]
-    first = [f"`{command}` needs {what}" for command, what in needs if what]
+    first = [f"`{command}` needs {need}" for command, need in needs if need]
     usd = usd_per_hour(given)
     most = "at most " if job.spot_share > 0 else ""
     by_hand = "`bash run.sh` on the machine itself"
@@ -615,8 +629,8 @@ def stop_commands(given: Given) -> dict[str, str]:
 
 def _asked_of_all(facts: Facts) -> list[str]:
     """Return what every way to launch needs of the user: results of jobs before, a token, and data that lie here."""
-    found = [*facts["start_remarks"], *([token_remark(facts["model_id"])] if facts["needs_token"] else [])]
-    return [*found, *(f"{path} next to these files on each machine" for path in local_paths(facts))]
+    remarks = [*facts["start_remarks"], *([token_remark(facts["model_id"])] if facts["needs_token"] else [])]
+    return [*remarks, *(f"{path} next to these files on each machine" for path in local_paths(facts))]
 
 
 def usd_per_hour(given: Given) -> float | None:

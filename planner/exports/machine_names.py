@@ -317,15 +317,15 @@ def find_machines(
     where = f"jobs.{job.name}"
     refused = tool.refusal(job.provider, job.gpu)
     if refused is not None or job.provider not in tool.providers:
-        what, fix = refused or (f"{tool.label} rents nothing", "export to another launcher")
-        raise InputError([Fault("plan", 0, where, what, fix)])
+        problem, fix = refused or (f"{tool.label} rents nothing", "export to another launcher")
+        raise InputError([Fault("plan", 0, where, problem, fix)])
     provider = tool.providers[job.provider]
     gpu = tool.name_of(job.gpu, provider) or job.gpu
     if tool.keeps_nothing(job.provider, job.spot_share > 0, together):
-        what = f"{tool.label} has no volume at {job.provider} that keeps {kept} when a spot machine is lost"
-        what += f", and that {together} machines can write to" if provider.keeps else ""
+        problem = f"{tool.label} has no volume at {job.provider} that keeps {kept} when a spot machine is lost"
+        problem += f", and that {together} machines can write to" if provider.keeps else ""
         fix = f"{plan_with('limits.spot', 'false')}, or export to another launcher"
-        raise InputError([Fault("plan", 0, where, what, fix)])
+        raise InputError([Fault("plan", 0, where, problem, fix)])
     same = offers_of(scenario, job)
     anywhere = job.region.startswith("any") and not any(offer.region == job.region for offer in same)
     offers = [offer for offer in same if offer.region == job.region or (anywhere and not offer.zones)]

@@ -90,32 +90,32 @@ class ToolFile:
         return self.held[place].value if place in self.held else None
 
 
-def describe(found: ToolFile, replaced: Collection[KeyPath] = ()) -> list[str]:
+def describe(tool_file: ToolFile, replaced: Collection[KeyPath] = ()) -> list[str]:
     """Return what is held, what has no effect, and what is not modelled, as lines of plain words."""
-    lines = [f"From {found.file} ({found.label})"]
+    lines = [f"From {tool_file.file} ({tool_file.label})"]
     kept = [
         f"{'.'.join(map(str, entry.place))} {_listed(entry)} ({entry.field})"
-        for entry in found.held.values()
+        for entry in tool_file.held.values()
         if entry.place not in replaced
     ]
     lines.append(f"  Held: {'; '.join(kept) or 'nothing'}")
     if replaced:
-        others = [entry.field for entry in found.held.values() if entry.place in replaced and entry.line]
+        others = [entry.field for entry in tool_file.held.values() if entry.place in replaced and entry.line]
         if others:
             lines.append(f"  Not held, because an option says otherwise: {', '.join(others)}")
     lines.append("  Chosen: machines, and every technique that is not named above")
-    if found.without_effect:
-        lines.append(f"  No effect on hours, memory or dollars: {', '.join(found.without_effect)}")
-    said = {name: why for name, why in found.unmodelled.items() if found.about.get(name) not in replaced}
+    if tool_file.without_effect:
+        lines.append(f"  No effect on hours, memory or dollars: {', '.join(tool_file.without_effect)}")
+    said = {name: why for name, why in tool_file.unmodelled.items() if tool_file.about.get(name) not in replaced}
     lines += [f"  Not modelled: {name}: {why}" for name, why in said.items()]
     return lines
 
 
-def _listed(one: Held) -> str:
-    if isinstance(one.value, dict):
-        return ", ".join(f"{key} {value}" for key, value in one.value.items())
-    between = ", " if one.place == ("lora", "targets") else " or "
-    return between.join(map(str, one.value)) if isinstance(one.value, list) else str(one.value)
+def _listed(held: Held) -> str:
+    if isinstance(held.value, dict):
+        return ", ".join(f"{key} {value}" for key, value in held.value.items())
+    between = ", " if held.place == ("lora", "targets") else " or "
+    return between.join(map(str, held.value)) if isinstance(held.value, list) else str(held.value)
 
 
 NESTED = "deepspeed"
@@ -167,9 +167,9 @@ def read_tool_file(path: str | Path) -> ToolFile:
     text, file = read_text(path), str(path)
     if (of_images := read_image_file(text, file)) is not None:
         image_document, tool = of_images.document(file)
-        found = _Reader(image_document, Path(file).parent, tool).read()
-        found.unmodelled |= of_images.notes
-        return found
+        tool_file = _Reader(image_document, Path(file).parent, tool).read()
+        tool_file.unmodelled |= of_images.notes
+        return tool_file
     is_json = file.endswith(".json")
     document = parse_json(text, file, _WANTED) if is_json else parse_document(text, file, takes_last=True)
     if not isinstance(document.data, dict):
@@ -195,12 +195,12 @@ def _tool_of(document: Document | JsonDocument) -> FieldMap:
         share = sum(is_known_field(name, known) for name in names) / len(names)
         scored.append((share, -len(known), tool))
     if not scored:
-        what = "has no field by which a tool that is read here is known"
-        raise InputError([Fault(document.file, 1, "", what, _WANTED)])
+        problem = "has no field by which a tool that is read here is known"
+        raise InputError([Fault(document.file, 1, "", problem, _WANTED)])
     share, _, tool = max(scored, key=lambda score: score[:2])
     if share < LEAST_KNOWN:
-        what = f"looks most like a file of {tool.label}, which has {share:.0%} of its {len(names)} fields"
-        raise InputError([Fault(document.file, 1, "", what, _WANTED)])
+        problem = f"looks most like a file of {tool.label}, which has {share:.0%} of its {len(names)} fields"
+        raise InputError([Fault(document.file, 1, "", problem, _WANTED)])
     return tool
 
 
@@ -232,13 +232,13 @@ def _fields(tool: FieldMap) -> Iterator[str]:
 
 def flattened(data: Mapping[str, Any], before: str = "") -> dict[str, Any]:
     """Return the values inside mappings by their dotted names; null says nothing."""
-    found: dict[str, Any] = {}
+    flat: dict[str, Any] = {}
     for key, value in data.items():
         if isinstance(value, dict):
-            found |= flattened(value, f"{before}{key}.")
+            flat |= flattened(value, f"{before}{key}.")
         elif value is not None:
-            found[f"{before}{key}"] = value
-    return found
+            flat[f"{before}{key}"] = value
+    return flat
 
 
 def _nulls(data: Mapping[str, Any], before: str = "") -> Iterator[str]:
@@ -270,27 +270,27 @@ class _Reader:
 
     def __init__(self, document: Document | JsonDocument, folder: Path, tool: FieldMap | None = None):
         self.document, self.folder = document, folder
-        found = tool or _tool_of(document)
-        self.tool = found
+        chosen = tool or _tool_of(document)
+        self.tool = chosen
         self.faults: list[Fault] = []
-        self.answer = ToolFile(document.file, f"{found.label} {found.version}")
-        self.nested = document.data.get(found.read.nested) if found.target != NESTED else None
+        self.answer = ToolFile(document.file, f"{chosen.label} {chosen.version}")
+        self.nested = document.data.get(chosen.read.nested) if chosen.target != NESTED else None
         data = {key: value for key, value in document.data.items() if value is not self.nested or value is None}
         self.written: dict[str, str] = {}
         self.values: dict[str, Any] = {}
-        for name, value in flattened(_merged_lists(resolved(data, data), found.read.merged)).items():
+        for name, value in flattened(_merged_lists(resolved(data, data), chosen.read.merged)).items():
             kept = self._renamed(name)
             for part, text in self._parts(kept, value).items():
-                meant = found.read.same.get(part, {}).get(str(text), text)
+                meant = chosen.read.same.get(part, {}).get(str(text), text)
                 if part == "fsdp" and isinstance(text, str):
                     meant = text.split()  # as Transformers reads its options
                 if meant != "auto":  # left to the tool
                     self.written[part], self.values[part] = name, _number(meant)
-        if "." in found.read.nested:
-            self.nested = self.values.pop(found.read.nested, None)
+        if "." in chosen.read.nested:
+            self.nested = self.values.pop(chosen.read.nested, None)
         self.left = set(self.values)
         self.nulls = {self._renamed(name) for name in _nulls(data)}
-        for shown, names in found.read.any_of.items():
+        for shown, names in chosen.read.any_of.items():
             given = [
                 name for name in self.values if any(name == field or name.startswith(f"{field}.") for field in names)
             ]
@@ -309,10 +309,10 @@ class _Reader:
         """Return the fields that the value of one holds, such as adapters and builder of the path of a class."""
         pattern = self.tool.read.parts.get(name)
         texts = value if isinstance(value, list) else [value]
-        found = [re.fullmatch(pattern, text) if pattern and isinstance(text, str) else None for text in texts]
-        if not all(found):
+        matches = [re.fullmatch(pattern, text) if pattern and isinstance(text, str) else None for text in texts]
+        if not all(matches):
             return {name: value}
-        groups = (match.groupdict() for match in found if match is not None)
+        groups = (match.groupdict() for match in matches if match is not None)
         return {part: text for group in groups for part, text in group.items() if text is not None} or {name: value}
 
     def read(self) -> ToolFile:
@@ -349,8 +349,8 @@ class _Reader:
         for place, line in places.items():
             name, again = ".".join(map(str, place)), self.document.line(place)
             if self.tool.read.refuses_repeated:
-                what = f"is repeated, first on line {line}, which {self.tool.label} itself refuses"
-                self.faults.append(Fault(self.document.file, again, name, what, "keep one of them"))
+                problem = f"is repeated, first on line {line}, which {self.tool.label} itself refuses"
+                self.faults.append(Fault(self.document.file, again, name, problem, "keep one of them"))
             else:
                 self.answer.unmodelled[f"{name} of line {line}"] = (
                     f"the key is repeated on line {again}, and {self.tool.label} takes the last"
@@ -745,17 +745,17 @@ class _Reader:
             if not isinstance(document.data, dict):
                 raise InputError([Fault(str(path), 1, "", "is no mapping of fields to values", _WANTED)])
         reader = _Reader(document, self.folder, tool)
-        found = reader.read()
+        nested = reader.read()
         if "global_batch" in reader.facts:  # over all GPUs, which the fields of the trainer leave open
             self.answer.held.pop(("global_batch",), None)
             self.answer.unmodelled = {name: why for name, why in self.answer.unmodelled.items() if " x " not in name}
-        for place, entry in found.held.items():
+        for place, entry in nested.held.items():
             if place == ("framework",) and isinstance(entry.value, str):
                 self._hold_framework(entry.value)
             self.answer.held.setdefault(place, entry)
-        self.answer.without_effect += found.without_effect
+        self.answer.without_effect += nested.without_effect
         self.answer.unmodelled |= {
-            name: why for name, why in found.unmodelled.items() if " x " not in name or not self.facts
+            name: why for name, why in nested.unmodelled.items() if " x " not in name or not self.facts
         }
 
     def _hold_framework(self, name: str) -> None:
@@ -817,8 +817,8 @@ _CACHED = re.compile(r"models--([^/]+?)--([^/]+)(?:/|$)")
 
 def _cached_repository(value: Any) -> Any:
     """Return the repository that a path of the cache of huggingface_hub names, where it lies on another machine."""
-    found = _CACHED.search(value) if isinstance(value, str) else None
-    return f"{found[1]}/{found[2]}" if found and not Path(value).exists() else value
+    match = _CACHED.search(value) if isinstance(value, str) else None
+    return f"{match[1]}/{match[2]}" if match and not Path(value).exists() else value
 
 
 def resolved(value: Any, whole: Mapping[str, Any]) -> Any:
@@ -828,21 +828,21 @@ def resolved(value: Any, whole: Mapping[str, Any]) -> Any:
     if isinstance(value, list):
         return [resolved(item, whole) for item in value]
     meant = re.fullmatch(r"\$\{([\w.]+)\}", value) if isinstance(value, str) else None
-    found: Any = whole
+    entry: Any = whole
     for key in meant[1].split(".") if meant else ():
-        found = found.get(key) if isinstance(found, dict) else None
-    return found if meant and isinstance(found, (str, int, float, list)) and found != value else value
+        entry = entry.get(key) if isinstance(entry, dict) else None
+    return entry if meant and isinstance(entry, (str, int, float, list)) and entry != value else value
 
 
 def _merged_lists(data: dict[str, Any], names: Collection[str]) -> dict[str, Any]:
     """Return the fields with each list of mappings under one of the names as the mapping of what all of them say."""
-    found = dict(data)
+    merged = dict(data)
     for name in names:
-        entries = found.get(name)
+        entries = merged.get(name)
         if isinstance(entries, list) and entries and all(isinstance(entry, dict) for entry in entries):
             first = entries[0]
-            found[name] = {key: value for key, value in first.items() if all(e.get(key) == value for e in entries)}
-    return found
+            merged[name] = {key: value for key, value in first.items() if all(e.get(key) == value for e in entries)}
+    return merged
 
 
 def matches(value: Any, wanted: tuple[Any, ...]) -> bool:

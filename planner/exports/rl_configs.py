@@ -106,14 +106,16 @@ _NO_PROGRAM = (
 def read_training_file(path: str | Path) -> ToolFile:
     """Return what a file of a training tool says, of reinforcement learning or not; `InputError` with every fault."""
     text, file = read_text(path), str(path)
-    if (what := PROGRAMS.get(Path(file).suffix)) is not None:
-        raise InputError([Fault(file, 1, "", f"is {what}: values that a program computes are not read", _NO_PROGRAM)])
-    found = read_rl_script(text, file)
-    if found is None and file.endswith((".yaml", ".yml", ".json")):
+    if (program := PROGRAMS.get(Path(file).suffix)) is not None:
+        raise InputError(
+            [Fault(file, 1, "", f"is {program}: values that a program computes are not read", _NO_PROGRAM)]
+        )
+    tool_file = read_rl_script(text, file)
+    if tool_file is None and file.endswith((".yaml", ".yml", ".json")):
         is_json = file.endswith(".json")
         document = parse_json(text, file, "") if is_json else parse_document(text, file, takes_last=True)
-        found = read_rl_file(document) if isinstance(document.data, dict) else None
-    return found or read_tool_file(path)
+        tool_file = read_rl_file(document) if isinstance(document.data, dict) else None
+    return tool_file or read_tool_file(path)
 
 
 # Scripts: the flags of a command as fields.
@@ -121,8 +123,8 @@ def read_training_file(path: str | Path) -> ToolFile:
 
 def read_rl_script(text: str, file: str) -> ToolFile | None:
     """Return what the flags of a shell script say that calls one of the tools; None of all other text."""
-    found = ((tool, re.search(tool.command, text)) for tool in rl_readings() if tool.command)
-    tool, call = next(((tool, call) for tool, call in found if call is not None), (None, None))
+    calls = ((tool, re.search(tool.command, text)) for tool in rl_readings() if tool.command)
+    tool, call = next(((tool, call) for tool, call in calls if call is not None), (None, None))
     starts = re.match(r"\s*(#!|set |export |python|ray |trl |uv |accelerate )", text)
     if tool is None or call is None or not (file.endswith(".sh") or starts):
         return None
@@ -155,29 +157,29 @@ def _words(text: str) -> list[str]:
 
 def _settings(words: list[str]) -> dict[str, str]:
     """Return the values of `a.b=value`, of which the first counts: others are of another branch of the script."""
-    found: dict[str, str] = {}
+    settings: dict[str, str] = {}
     for word in words:
         if re.fullmatch(r"\+{0,2}[A-Za-z_][\w.]*\.[\w.]+=.*", word, re.DOTALL):
             name, _, value = word.lstrip("+").partition("=")
-            found.setdefault(name, value)
-    return found
+            settings.setdefault(name, value)
+    return settings
 
 
 def _flags(words: list[str]) -> dict[str, str]:
     """Return the values of `--name value`, `--name=value` and `--name`, which is true."""
-    found: dict[str, str] = {}
+    flags: dict[str, str] = {}
     for word, after in zip(words, [*words[1:], "--"], strict=True):
         name, equal, value = word[2:].partition("=")
         if word.startswith("--") and name:
-            found[name.replace("-", "_")] = value if equal else "true" if after.startswith("--") else after
-    return found
+            flags[name.replace("-", "_")] = value if equal else "true" if after.startswith("--") else after
+    return flags
 
 
 def _parsed(value: str, names: dict[str, str]) -> Any:
     """Return a value with the variables that the script sets, as YAML reads it."""
     for _ in range(3):
-        value = re.sub(r"\$\{(\w+)(?::-([^}]*))?\}", lambda found: names.get(found[1], found[2] or found[0]), value)
-        value = re.sub(r"\$(\w+)", lambda found: names.get(found[1], found[0]), value)
+        value = re.sub(r"\$\{(\w+)(?::-([^}]*))?\}", lambda match: names.get(match[1], match[2] or match[0]), value)
+        value = re.sub(r"\$(\w+)", lambda match: names.get(match[1], match[0]), value)
     value = value.strip("'\"")
     return value if "$" in value else parse_value(value, "")
 
@@ -293,8 +295,8 @@ class _RlReader:
             value = int(value)
         whole = isinstance(value, int) and not isinstance(value, bool) and value > 0
         if value is not None and not whole and value != -1 and name in self.values:
-            what = f"{short_text(value)} is not a positive whole number"
-            raise_faults([Fault(self.document.file, self._line(name), name, what, "such as 8")])
+            problem = f"{short_text(value)} is not a positive whole number"
+            raise_faults([Fault(self.document.file, self._line(name), name, problem, "such as 8")])
         return (value if whole else None), name
 
     def _lengths(self) -> None:
@@ -328,13 +330,13 @@ class _RlReader:
         answers = answers or 1
         prompts, of_prompts = self._role("prompts")
         samples, of_samples = self._role("samples")
-        each, of_each = self._role("samples_of_pass")
+        of_pass, of_each = self._role("samples_of_pass")
         passes, of_passes = self._role("passes")
         if prompts is None and samples:
             prompts, of_prompts = samples // answers, of_samples
-        if prompts is None and each:
+        if prompts is None and of_pass:
             processes = self._role("processes")[0] or 1
-            counted = each * (passes or 1) * processes
+            counted = of_pass * (passes or 1) * processes
             prompts, of_prompts = max(counted // answers, 1), of_each
             self._say(
                 f"{of_each} x {of_passes}", ("work", "prompts"),
@@ -420,8 +422,8 @@ MOST_NAMED_FIELDS = 3
 
 def _listed(sections: dict[str, list[str]]) -> list[str]:
     """Return the fields of sections, of a long one its name with their number; those of none in one line."""
-    found = []
+    texts = []
     for section, names in sections.items():
         whole = section and len(names) > MOST_NAMED_FIELDS
-        found += [f"{section}.* ({len(names)} fields)"] if whole else [", ".join(names)]
-    return found
+        texts += [f"{section}.* ({len(names)} fields)"] if whole else [", ".join(names)]
+    return texts

@@ -173,11 +173,11 @@ def rl_facts(given: GivenRl, wishes: Wishes, target: str, on_task: bool = False)
 
 def _of_reward(given: GivenRl) -> dict[str, Any]:
     """Return what scores the answers, and where; no plan knows the weights of a reward model but by its folder."""
-    run, each = given.run, given.trainer.gpus_per_instance
+    run, per_machine = given.run, given.trainer.gpus_per_instance
     return {
         **{"scores": "model" if run.reward_model else "rule", "reward_offloads": run.reward_offloads},
-        **{"reward_gpus": run.reward_gpus, "rewards_per_node": min(run.reward_gpus, each)},
-        "reward_nodes": max(run.reward_gpus // each, 1),
+        **{"reward_gpus": run.reward_gpus, "rewards_per_node": min(run.reward_gpus, per_machine)},
+        "reward_nodes": max(run.reward_gpus // per_machine, 1),
         "reward_model_id": os.path.dirname(run.reward_model) if is_config_path(run.reward_model) else None,
     }
 
@@ -235,8 +235,8 @@ def trl_micro_batch(run: RlRun, updates: int) -> int:
 
     0 where an update cannot be divided among the GPUs.
     """
-    each, rest = divmod(run.sequences, updates * run.training_gpus)
-    return 0 if rest else next(size for size in range(min(run.micro_batch, each), 0, -1) if each % size == 0)
+    per_gpu, rest = divmod(run.sequences, updates * run.training_gpus)
+    return 0 if rest else next(size for size in range(min(run.micro_batch, per_gpu), 0, -1) if per_gpu % size == 0)
 
 
 def trl_share(given: GivenRl) -> tuple[float, int]:
@@ -291,12 +291,12 @@ def _tool(given: GivenRl, target: str) -> FieldMap:
 
 def rl_faults(given: GivenRl, wishes: Wishes, target: str, file: str) -> list[Fault]:
     """Return a fault for each thing that a trainer cannot express of the run, with the setting that it can."""
-    found = list[Fault]()
-    for what, setting in _refusals(given, wishes, target):
-        is_said = any(f"{mark} plan with" in what for mark in ":;")  # as texts of the maps do
+    faults = list[Fault]()
+    for problem, setting in _refusals(given, wishes, target):
+        is_said = any(f"{mark} plan with" in problem for mark in ":;")  # as texts of the maps do
         fix = f"plan with {_set(given, setting)}" if setting and not is_said else ""
-        found.append(Fault(file, 0, given.where, what, fix))
-    return found
+        faults.append(Fault(file, 0, given.where, problem, fix))
+    return faults
 
 
 def _set(given: GivenRl, setting: str) -> str:
@@ -324,26 +324,26 @@ def _refusals(given: GivenRl, wishes: Wishes, target: str) -> list[tuple[str, st
         refused.append((f"reads data of Parquet files, not {wishes.dataset}: convert it", ""))
     if target == "trl":
         refused += _trl_refusals(given)
-    found = [(f"{tool.label} {what}", fix) for what, fix in refused]
+    refusals = [(f"{tool.label} {problem}", fix) for problem, fix in refused]
     if not is_divided or (target == "trl" and run.algorithm not in _TUNINGS):
-        return found
+        return refusals
     settings = {f"{tool.label}: {row.text}": row.setting for row in tool.refused}
     for technique, why, values in tool.refusals(rl_facts(given, wishes, target)):
         field, able = ("weight_bits", ["16"]) if technique == "quant" else (technique, [*map(str, values)])
-        found.append((why, f"techniques.{field}=[{', '.join(able)}]" if technique else settings.get(why, "")))
-    return found
+        refusals.append((why, f"techniques.{field}=[{', '.join(able)}]" if technique else settings.get(why, "")))
+    return refusals
 
 
 def _not_divided(given: GivenRl, updates: int) -> tuple[str, str]:
     """Return that the answers of each of some updates cannot be divided among the GPUs, and the least change."""
     run, work = given.run, given.asked.work
     ranks = f"{run.training_ranks} {'GPUs' if run.gpus_per_copy == 1 else 'groups of GPUs'}"
-    what = f"cannot divide {run.sequences:,} answers among {ranks}{f' and {updates} updates' if updates > 1 else ''}"
+    problem = f"cannot divide {run.sequences:,} answers among {ranks}{f' and {updates} updates' if updates > 1 else ''}"
     if updates > 1 and not run.sequences % run.training_ranks:
-        return what, "work.updates=1"
+        return problem, "work.updates=1"
     parts = math.lcm(run.training_ranks * updates, work.answers * work.updates)  # verl divides prompts among updates
     prompts = parts // work.answers
-    return what, f"work.prompts={prompts * max(round(work.prompts / prompts), 1)}"
+    return problem, f"work.prompts={prompts * max(round(work.prompts / prompts), 1)}"
 
 
 def _no_tool(given: GivenRl, wishes: Wishes, file: str) -> list[Fault]:
@@ -351,42 +351,42 @@ def _no_tool(given: GivenRl, wishes: Wishes, file: str) -> list[Fault]:
 
     No promise: the next plan may have other GPUs, and is checked anew.
     """
-    found: dict[str, list[str]] = {}
+    by_options: dict[str, list[str]] = {}
     for target in TRAINERS:
         settings = dict.fromkeys(fix for _, fix in _refusals(given, wishes, target))
         if target == "verl" and "staleness=0" in settings and "apart" in given.asked.rollout.placement:
             settings["rollout.placement=colocated"] = None  # its engines on other GPUs are a step ahead
         if all(settings):
-            found.setdefault(" ".join(_set(given, setting) for setting in settings), []).append(target)
-    ways = [f"{options} (for {' or '.join(targets)})" for options, targets in found.items()]
+            by_options.setdefault(" ".join(_set(given, setting) for setting in settings), []).append(target)
+    ways = [f"{options} (for {' or '.join(targets)})" for options, targets in by_options.items()]
     fix = f"solve again with {', or with '.join(ways)}; another plan may lack something else"
     return [Fault(file, 0, "jobs", f"no tool runs {given.run.name} as it is planned", fix)] if ways else []
 
 
 def _trl_refusals(given: GivenRl) -> list[tuple[str, str]]:
     """Return what TRL does not do, and the setting of the job that it does."""
-    run, found = given.run, list[tuple[str, str]]()
+    run, refusals = given.run, list[tuple[str, str]]()
     if run.framework != RL_FRAMEWORK:
-        found.append((f"has no trainer {run.framework}: export with --to verl", f"framework={RL_FRAMEWORK}"))
+        refusals.append((f"has no trainer {run.framework}: export with --to verl", f"framework={RL_FRAMEWORK}"))
     if run.algorithm not in _TUNINGS:
-        found.append((f"has no trainer of {run.algorithm}: export with --to verl", ""))
+        refusals.append((f"has no trainer of {run.algorithm}: export with --to verl", ""))
     if run.overlapped:
-        found.append(("samples and trains in turn, and the plan samples a step ahead: --to verl", "staleness=0"))
+        refusals.append(("samples and trains in turn, and the plan samples a step ahead: --to verl", "staleness=0"))
     if run.rollout_weight_bits < 16:
-        what = "samples with 16-bit weights, and the plan with fp8: export with --to verl"
-        found.append((what, "rollout.weight_bits=16"))
+        problem = "samples with 16-bit weights, and the plan with fp8: export with --to verl"
+        refusals.append((problem, "rollout.weight_bits=16"))
     if given.is_apart and given.engines.instances > 1:
-        found.append((f"asks one machine for answers, and the plan has {given.engines.instances} with engines", ""))
+        refusals.append((f"asks one machine for answers, and the plan has {given.engines.instances} with engines", ""))
     if run.reward_gpus:
-        what = "scores on the GPUs that train, and the plan has others for it: export with --to verl"
-        found.append((what, "reward.placement=shared"))
+        problem = "scores on the GPUs that train, and the plan has others for it: export with --to verl"
+        refusals.append((problem, "reward.placement=shared"))
     if run.reward_offloads:
-        what = "keeps a reward model on the GPUs, and the plan in host memory: export with --to verl"
-        found.append((what, "reward.offload=false"))
+        problem = "keeps a reward model on the GPUs, and the plan in host memory: export with --to verl"
+        refusals.append((problem, "reward.offload=false"))
     if run.placement == "colocated" and not trl_share(given)[1]:
-        what = "keeps the states of the trainer on the GPU, next to which no engine has room: export with --to verl"
-        found.append((what, ""))
-    return found
+        problem = "keeps the states of the trainer on the GPU, next to which no engine has room: export with --to verl"
+        refusals.append((problem, ""))
+    return refusals
 
 
 def _chosen(given: GivenRl, wishes: Wishes, file: str, asked: Sequence[str] = ()) -> str:
@@ -396,7 +396,7 @@ def _chosen(given: GivenRl, wishes: Wishes, file: str, asked: Sequence[str] = ()
     faults = {target: rl_faults(given, wishes, target, file) for target in TRAINERS}
     able = [target for target in TRAINERS if not faults[target]]
     if not able:
-        raise InputError([*(fault for found in faults.values() for fault in found), *_no_tool(given, wishes, file)])
+        raise InputError([*(fault for of_tool in faults.values() for fault in of_tool), *_no_tool(given, wishes, file)])
     exact = [target for target in able if target != "trl" or not given.run.offloads]
     return (exact or able)[0]
 
@@ -411,16 +411,16 @@ def export_rl(given: GivenRl, targets: Sequence[str], wishes: Wishes, file: str)
         known = ", ".join((*TRAINERS, LAUNCHER))
         raise InputError([Fault(file, 0, given.where, f"{other} does not run kind rl", f"--to {known}, or --all")])
     asked = [name for name in targets if name in TRAINERS]
-    on_task, found = LAUNCHER in targets, dict[str, str]()
+    on_task, texts = LAUNCHER in targets, dict[str, str]()
     for target in asked or ([] if targets else [_chosen(given, wishes, file)]):
         raise_faults(rl_faults(given, wishes, target, file))
         facts = rl_facts(given, wishes, target, on_task)
-        found |= {_tool(given, target).file: _settings(given, target, facts), **_tool(given, target).files_of(facts)}
+        texts |= {_tool(given, target).file: _settings(given, target, facts), **_tool(given, target).files_of(facts)}
     if on_task:
         target = _chosen(given, wishes, file, asked)
         raise_faults(rl_faults(given, wishes, target, file))
-        found |= _tasks(given, target, rl_facts(given, wishes, target, on_task))
-    return found
+        texts |= _tasks(given, target, rl_facts(given, wishes, target, on_task))
+    return texts
 
 
 def export_all_rl(
@@ -428,19 +428,19 @@ def export_all_rl(
 ) -> tuple[dict[str, str], list[str]]:
     """Return the files of a folder to launch from, and what is left out of it and why."""
     target = _chosen(given, wishes, file, [name for name in asked if name in TRAINERS])
-    found, left_out = export_rl(given, [target], wishes, file), list[str]()
+    texts, left_out = export_rl(given, [target], wishes, file), list[str]()
     facts = rl_facts(given, wishes, target)
     try:
-        found |= export_rl(given, [target, LAUNCHER], wishes, file)
+        texts |= export_rl(given, [target, LAUNCHER], wishes, file)
         facts = rl_facts(given, wishes, target, on_task=True)
     except InputError as error:
         left_out.append(f"{TASK} is left out: {error.faults[0].what}")
-    found["run.sh"] = _script(given, target, facts, _trainer_lines(given, target, facts))
+    texts["run.sh"] = _script(given, target, facts, _trainer_lines(given, target, facts))
     if given.is_apart:
-        found[ROLLOUTS] = _script(given, target, facts, _engine_lines(given, target, facts))
-    found["requirements.txt"] = "".join(f"{package}\n" for package in _packages(given, target, facts))
-    found["README.md"] = _readme(given, target, facts, sorted(found))
-    return found, left_out
+        texts[ROLLOUTS] = _script(given, target, facts, _engine_lines(given, target, facts))
+    texts["requirements.txt"] = "".join(f"{package}\n" for package in _packages(given, target, facts))
+    texts["README.md"] = _readme(given, target, facts, sorted(texts))
+    return texts, left_out
 
 
 def _packages(given: GivenRl, target: str, facts: Mapping[str, Any]) -> list[str]:
@@ -474,24 +474,24 @@ def _head(given: GivenRl, target: str, run: str, remarks: Sequence[str]) -> str:
 
 def _remarks(given: GivenRl, target: str, facts: Mapping[str, Any]) -> list[str]:
     """Return where the run differs from the plan, or rests on what the plan does not know."""
-    run, found = given.run, list(_tool(given, target).remarks(facts))
-    found += _resumes(facts)
+    run, remarks = given.run, list(_tool(given, target).remarks(facts))
+    remarks += _resumes(facts)
     if target == "trl" and run.placement == "colocated" and run.offloads:
-        found.append(
+        remarks.append(
             "the plan moves the states of the trainer to host memory while engines sample, and TRL does not: an "
             f"engine has room for {trl_share(given)[1]:,} answers at a time in place of {run.seats:,}, and rollouts "
             "may be slower"
         )
     if target == "trl" and run.placement == "colocated" and run.weight_bits == FOUR_BITS:
-        found.append("engines have 4-bit weights there, where the plan counts 16-bit ones: rollouts may be slower")
+        remarks.append("engines have 4-bit weights there, where the plan counts 16-bit ones: rollouts may be slower")
     if target == "trl" and facts["micro_batch"] != run.micro_batch:
-        found.append(
+        remarks.append(
             f"{facts['micro_batch']} answers in a pass in place of {run.micro_batch}, which do not divide a step"
         )
-    found.append(
+    remarks.append(
         f"prompts of more than {facts['longest_prompt']:,} tokens are not trained on: leave them out of the data"
     )
-    return found
+    return remarks
 
 
 def _resumes(facts: Mapping[str, Any]) -> list[str]:
@@ -519,10 +519,10 @@ REWARD_FIELDS = {"trl": "reward_model_name_or_path", "verl": "reward_model.model
 
 def _missing(given: GivenRl, target: str, settings: Mapping[str, Any]) -> dict[str, str]:
     """Return the fields that a tool needs and a file does not have yet, each with what gives it."""
-    found = missing_fields(_tool(given, target), settings)
+    missing = missing_fields(_tool(given, target), settings)
     if given.run.reward_model and not is_config_path(given.run.reward_model):
-        found[REWARD_FIELDS[target]] = f"your reward model, which was planned as {given.run.reward_model}"
-    return found
+        missing[REWARD_FIELDS[target]] = f"your reward model, which was planned as {given.run.reward_model}"
+    return missing
 
 
 # Scripts.
@@ -653,7 +653,7 @@ def _tasks(given: GivenRl, target: str, facts: dict[str, Any]) -> dict[str, str]
         ranks.append(f"export {' '.join(SKYPILOT_TASK_VARIABLES)}")
     lines = [*ranks, *_trainer_lines(given, target, facts)]
     envs = {"ROLLOUT_HOST": None} if given.is_apart and target == "trl" else {}
-    found = {TASK: _task(given, target, facts, given.trainer, lines, envs, f"sky launch -c {name} {TASK}")}
+    tasks = {TASK: _task(given, target, facts, given.trainer, lines, envs, f"sky launch -c {name} {TASK}")}
     if given.is_apart:
         engines = _engine_lines(given, target, facts)
         is_spot = given.engines.market == "spot"
@@ -663,8 +663,8 @@ def _tasks(given: GivenRl, target: str, facts: dict[str, Any]) -> dict[str, str]
         elif not is_spot:
             start = f"sky launch -c {name}-rollouts --env HEAD_IP=$(sky status --ip {name}) {ROLLOUTS_TASK}"
         envs = {"HEAD_IP": None} if target == "verl" else {}
-        found[ROLLOUTS_TASK] = _task(given, target, facts, given.engines, engines, envs, start)
-    return found
+        tasks[ROLLOUTS_TASK] = _task(given, target, facts, given.engines, engines, envs, start)
+    return tasks
 
 
 def _task(
@@ -753,8 +753,8 @@ def rl_checklist(given: GivenRl, wishes: Wishes, file: str, files: Collection[st
     if facts["criticises"] and facts["model_id"] is None:
         see_to.append("the critic: critic.model.path: as actor_rollout_ref.model.path")
     if not given.run.reward_model:
-        what = "reward.py: the rule compares the last number of an answer: write your own where the task is another"
-        see_to.append(what)
+        remark = "reward.py: the rule compares the last number of an answer: write your own where the task is another"
+        see_to.append(remark)
     if given.asked.reward != "rule" and not given.run.reward_model:
         see_to.append("reward.py: the plan pays a judge by API for each answer: call it there")
     if given.is_apart and scripts:

@@ -106,13 +106,13 @@ def _market(job: Assignment) -> str:
 
 
 def _runs(job: Assignment) -> list[str]:
-    found = []
+    remarks = []
     if job.trials > 1:
-        found.append(
+        remarks.append(
             f"the plan has {job.trials} runs of this kind, {job.runs_at_once} at once; hours and dollars are of all"
         )
-    found += [f"{machine.stage} happens on another machine ({machine.offer})" for machine in job.separate_machines]
-    return found
+    remarks += [f"{machine.stage} happens on another machine ({machine.offer})" for machine in job.separate_machines]
+    return remarks
 
 
 # The environment of a run: image, CUDA and PyTorch by the GPU, and the packages of the trainer.
@@ -158,8 +158,8 @@ def image_of(gpu: str) -> Image:
         if image.vendor == card.vendor and (not image.below or image.least <= capability < image.below):
             return image
     why = f"compute capability {card.compute_capability}" if card.vendor == "NVIDIA" else f"{card.vendor}'s"
-    what = f"no image has code for {gpu} ({why})"
-    raise InputError([Fault("plan", 0, "", what, plan_with("limits.gpus.forbid", [gpu]))])
+    problem = f"no image has code for {gpu} ({why})"
+    raise InputError([Fault("plan", 0, "", problem, plan_with("limits.gpus.forbid", [gpu]))])
 
 
 def environment_facts(gpu: str) -> dict[str, str]:
@@ -244,12 +244,12 @@ _CPU_ADAM = Compiled(
 
 def compiled_by(facts: Facts) -> list[Compiled]:
     """Return what a run compiles before its first step."""
-    found = []
+    compiled = []
     if facts["framework"] in ("hf-fused", "unsloth") or facts["optimizer"] == "adamw_4bit":
-        found.append(_TRITON)
+        compiled.append(_TRITON)
     if facts["engine"] == "deepspeed" and facts["offload"] != "none":
-        found.append(_CPU_ADAM)
-    return found
+        compiled.append(_CPU_ADAM)
+    return compiled
 
 
 def needs_image(facts: Facts, gpu: str) -> bool:
@@ -348,14 +348,14 @@ class ResultStep:
 
     def remarks(self) -> list[str]:
         """Return what the head of each exported file says of this step."""
-        what = f"{self.form} of {self.bits} bits" if self.is_quantised else self._whole()
+        result = f"{self.form} of {self.bits} bits" if self.is_quantised else self._whole()
         where = f" on {self.offer}" if self.offer else ""
         if self.trouble:
-            return [f"{what}{where}: paid for, and not made by these files ({self.trouble}). {self.by_hand()}"]
+            return [f"{result}{where}: paid for, and not made by these files ({self.trouble}). {self.by_hand()}"]
         with_tool = f"with {_tool(self.form).label} {_tool(self.form).version}{where}, after the run"
         if self.offer:
-            return [f"{what}: made by {SCRIPT} (--all writes it) {with_tool}"]
-        return [f"{what}: made by run.sh and tasks {with_tool}, in the folder {self.folder} of its results"]
+            return [f"{result}: made by {SCRIPT} (--all writes it) {with_tool}"]
+        return [f"{result}: made by run.sh and tasks {with_tool}, in the folder {self.folder} of its results"]
 
     def _whole(self) -> str:
         return "merged adapters" if self.merges else "weights in 16 bits, where the training saves fp32"
@@ -454,12 +454,12 @@ def clearing_lines(facts: Facts) -> list[str]:
 
 def _functions(step: ResultStep) -> list[str]:
     """Return the functions of the shell that the commands below call."""
-    found = script_lines(f"{_FOLDER}/own_environment.sh")
+    lines = script_lines(f"{_FOLDER}/own_environment.sh")
     if step.form != "gguf":
-        return found
+        return lines
     tag = _tool(step.form).version
     place = f"LLAMA_CPP=${{LLAMA_CPP:-${{HOME:-/root}}/llama.cpp-{tag}}}"
-    return [*found, *script_lines(f"{_FOLDER}/make_gguf.sh"), place]
+    return [*lines, *script_lines(f"{_FOLDER}/make_gguf.sh"), place]
 
 
 def _install(step: ResultStep) -> str:

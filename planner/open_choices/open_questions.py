@@ -16,9 +16,15 @@ from planner.analysis.limit_sensitivity import explain
 from planner.analysis.market_paths import SimulationArguments, SimulationSettings
 from planner.analysis.overview import overview
 from planner.analysis.simulate_question import check_plan, simulate, without_runs
-from planner.analysis.what_if_question import compare_jobs, effect_of, what_it_would_take
-from planner.analysis.what_if_sweep import difference, rest_of, separable_settings
-from planner.analysis.why_not_query import parse_query
+from planner.analysis.what_if_question import (
+    compare_jobs,
+    difference,
+    effect_of,
+    rest_of,
+    separable_settings,
+    what_it_would_take,
+)
+from planner.analysis.why_not import parse_query
 from planner.errors import NoPlanError
 from planner.library.reading import read_library
 from planner.library.schema import Library

@@ -48,7 +48,7 @@ from planner.solving.solve import solve, solve_prepared
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from planner.analysis.why_not_query import WhyNotQuery
+    from planner.analysis.why_not import WhyNotQuery
     from planner.library.schema import Library
     from planner.results.plan import Assignment
     from planner.scenario.job import Job

@@ -8,10 +8,9 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from planner import timetable
-from planner.analysis.frontier_trace import NOTICEABLE_USD, ignored_objectives, with_knee
-from planner.analysis.joint_frontier import SolverLimitError
+from planner.analysis.frontier_trace import NOTICEABLE_USD, SolverLimitError, ignored_objectives, with_knee
 from planner.analysis.limit_sensitivity import explain
-from planner.analysis.why_not_query import WhyNotQuery, parse_query
+from planner.analysis.why_not import WhyNotQuery, parse_query
 from planner.errors import Fault, ScenarioError
 from planner.reinforcement.rl_chain import (
     ChainSearch,

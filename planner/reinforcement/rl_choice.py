@@ -65,7 +65,7 @@ from planner.units import GB, SPEED_RANK_BOUNDS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from planner.analysis.why_not_query import WhyNotQuery
+    from planner.analysis.why_not import WhyNotQuery
 
 SLOW_NETWORK_GBPS = 1.0
 """Gbit/s for which a plan that assumes more says what new weights would take."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from planner.analysis.why_not_query import RL_TECHNIQUES, WhyNotQuery, parse_query
+from planner.analysis.why_not import RL_TECHNIQUES, WhyNotQuery, parse_query
 from planner.candidates.screening import CandidateObjective
 from planner.reinforcement.evaluated_rl import USUAL_CHECKPOINTING
 from planner.reinforcement.rl_choice import best_way, diagnose_rl, matches, searched, way_words

@@ -15,22 +15,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from planner import timetable
-from planner.analysis.job_replay import (
-    JobOutcome,
-    build_prediction,
-    combine_jobs,
-    distribution,
-    histogram,
-    summarise_outcome,
-)
 from planner.analysis.market_paths import SimulationSettings
 from planner.analysis.simulate_question import (
-    Replays,
+    JobOutcome,
+    PlanReplays,
+    build_prediction,
     check_plan,
+    combine_jobs,
+    distribution,
     draw_ranks,
+    histogram,
     notes_of_jobs,
     replay_jobs,
     replays_of_job,
+    summarise_outcome,
     without_runs,
 )
 from planner.candidates.market import market_of_nodes, spot_markets
@@ -490,8 +488,8 @@ def _job_replays(replayed_run: ReplayedRun, predicted: PlanPrediction) -> JobRep
 
 
 def _simulation_of_chain(
-    runs: Sequence[ReplayedRun], plan: Plan, scenario: Scenario, others: Replays | None, settings: SimulationSettings,
-    library: Library,
+    runs: Sequence[ReplayedRun], plan: Plan, scenario: Scenario, others: PlanReplays | None,
+    settings: SimulationSettings, library: Library,
 ) -> Simulation:  # fmt: skip
     """Return the replays of a chain: a late job moves those that wait for it; the order of the plan holds."""
     first = [] if others is None else [job_replays.outcomes[PLANNED] for job_replays in others.jobs]

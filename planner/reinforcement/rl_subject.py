@@ -84,7 +84,7 @@ class Reinforcement(Subject):
         library: Library,
     ) -> WhatIf:
         """Return the comparison of two plans as a whole, without what each way and each setting does."""
-        from planner.analysis.what_if_sweep import difference
+        from planner.analysis.what_if_question import difference
         from planner.solving.solve import solve
 
         before, after = (solve(asked, options, library) for asked in (scenario, changed))

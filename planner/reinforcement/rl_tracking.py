@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from planner import timetable
-from planner.analysis.calibration.calibrate import CALIBRATE_COMMAND
-from planner.analysis.calibration.csv_logs import fault
-from planner.analysis.calibration.rl_logs import (
+from planner.analysis.calibrate_question import CALIBRATE_COMMAND
+from planner.analysis.logged_steps import fault
+from planner.analysis.rl_logs import (
     SCORES,
     TIMED_PHASES,
     MeasuredSteps,

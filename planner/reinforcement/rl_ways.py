@@ -64,7 +64,7 @@ from planner.units import GB, GIB, HOUR, MONTH_HOURS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from planner.analysis.why_not_query import WhyNotQuery
+    from planner.analysis.why_not import WhyNotQuery
 
 ASKED_COUNTS = ("gpus", "training_gpus", "rollout_gpus")
 """Keys of a query that count GPUs: of all machines, of each side."""

@@ -17,8 +17,14 @@ from planner.analysis.frontier_question import frontier_of_jobs
 from planner.analysis.limit_sensitivity import explain
 from planner.analysis.market_paths import SimulationArguments
 from planner.analysis.simulate_question import simulate
-from planner.analysis.what_if_question import compare_jobs, what_it_would_take
-from planner.analysis.what_if_sweep import difference, mean_of, rest_of, separable_settings
+from planner.analysis.what_if_question import (
+    compare_jobs,
+    difference,
+    mean_of,
+    rest_of,
+    separable_settings,
+    what_it_would_take,
+)
 from planner.documents.validation import find_name, name_fix
 from planner.errors import Fault, NoPlanError, ScenarioError
 from planner.library.reading import read_library

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from planner.analysis.why_not_query import OFFER_KEYS, SERVED_KEYS, WhyNotQuery, parse_query
+from planner.analysis.why_not import OFFER_KEYS, SERVED_KEYS, WhyNotQuery, parse_query
 from planner.arrays import Floats
 from planner.candidates.market import Market, build_market
 from planner.errors import Fault, ScenarioError

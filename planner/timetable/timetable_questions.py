@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.analysis.job_replay import JobOutcome
-from planner.analysis.joint_frontier import CommonDeadlines, SolverLimitError, proven_gap
+from planner.analysis.frontier_trace import CommonDeadlines, SolverLimitError, proven_gap
 from planner.analysis.lower_envelope import Breakpoint, EnvelopePiece, evaluate_envelope
+from planner.analysis.simulate_question import JobOutcome
 from planner.arrays import Flags, Floats
 from planner.evaluation.audited_limits import amount_of, gpus_of, held_by, machines_of, peak
 from planner.library.schema import Library

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from planner.analysis.why_not import keep_matches, rows_in_market
-from planner.analysis.why_not_query import WhyNotQuery
+from planner.analysis.why_not import WhyNotQuery, keep_matches, rows_in_market
 from planner.candidates.screening import CandidateObjective
 from planner.loading.scenario_file import change_scenario
 from planner.results.explanation import Binding, Explanation, WhyNot

@@ -75,10 +75,10 @@ def export_archive(scenario: Scenario, plan: Plan) -> str:
     """
     parts, missing, stream, texts = _folders(scenario, plan), [], io.BytesIO(), dict[str, str]()
     folders = part_folders(list(parts)) if len(parts) > 1 else dict.fromkeys(parts, "")
-    for name, (found, left_out) in parts.items():
+    for name, (files, left_out) in parts.items():
         inside = f"{folders[name]}/" if folders[name] else ""
         missing += [f"{inside}{line}" for line in left_out]
-        texts |= {inside + path: text for path, text in found.items()}
+        texts |= {inside + path: text for path, text in files.items()}
     texts[PLAN_FILE] = plan_text(plan)
     left = checklist(plan, scenario, PLAN_FILE, Wishes(), folders, texts)
     texts[LIST] = folder_list(plan, texts, left.needs, left.see_to)
@@ -93,18 +93,18 @@ def export_archive(scenario: Scenario, plan: Plan) -> str:
 def _folders(scenario: Scenario, plan: Plan) -> dict[str, tuple[dict[str, str], list[str]]]:
     """Return files by path, and lines on what is left out, for each job of a plan."""
     scenario = open_choices.scenario_as_chosen(plan, scenario)
-    wishes, found = Wishes(), {}
+    wishes, folders = Wishes(), {}
     jobs, asked = jobs_of_plan(plan, scenario)
     policies = policy_tables(asked, jobs) if any(job.spot is not None for job in plan.jobs) else {}
     if not plan.planned:
         choose_job(jobs, asked, PLAN_FILE, None)  # says that there is nothing to run
     for part in plan.planned:
         if (subject := planner_of(part)) is not None:
-            found[part.name] = subject.files(plan, scenario, PLAN_FILE, part.name, wishes, None)
+            folders[part.name] = subject.files(plan, scenario, PLAN_FILE, part.name, wishes, None)
         else:
             chosen = choose_job(jobs, asked, PLAN_FILE, part.name)
-            found[part.name] = export_all(chosen, wishes, PLAN_FILE, policies.get(part.name))
-    return found
+            folders[part.name] = export_all(chosen, wishes, PLAN_FILE, policies.get(part.name))
+    return folders
 
 
 def report_file(scenario: Scenario, plan: Plan, options: SolveOptions) -> str:
@@ -148,8 +148,8 @@ class OpenedScenario:
     def axis(self) -> Control | None:
         """The field along which the curve is drawn: the only job's deadline, or a service's time per token."""
         wanted = ".latency.tpot" if self.serves else ".deadline"
-        found = [control for control in self.controls if control.path.endswith(wanted)]
-        return next((control for control in found if self.serves or control.key == "deadline"), None)
+        matching = [control for control in self.controls if control.path.endswith(wanted)]
+        return next((control for control in matching if self.serves or control.key == "deadline"), None)
 
     def command(self, settings: Sequence[str]) -> str:
         """Return the command that compares the same change."""
@@ -326,22 +326,22 @@ def answer_tiles(plan: Plan) -> list[tuple[str, str, str]]:
     if plan.subject is not None or len(plan.jobs) != 1 or plan.cost is None or plan.hours is None:
         return report_page.tiles(plan)[:MOST_TILES]
     job, cost, hours = plan.jobs[0], plan.cost, plan.hours
-    found = [("cost", words.usd(cost.expected), f"{words.usd_between(cost.low, cost.high)}, 80 %")]
+    tiles = [("cost", words.usd(cost.expected), f"{words.usd_between(cost.low, cost.high)}, 80 %")]
     if plan.outlay_usd:
-        found.append(("paid at once", f"${plan.outlay_usd:,.0f}", "purchases, upfront payments and blocks"))
+        tiles.append(("paid at once", f"${plan.outlay_usd:,.0f}", "purchases, upfront payments and blocks"))
     rent = plan_answer.rent_per_hour(job)
     place = f"{words.sanitise(job.provider)}, {format_market(job.spot_share, job.tier)}"
     paid = place if rent is None else f"{place}, {words.rate(rent)}/h"
-    found.append(("machine", words.sanitise(words.gpus(job.gpus, job.gpu, job.runs_at_once)), paid))
-    found.append(("likely", words.hours(hours.expected), words.by(hours.at_confidence)))
+    tiles.append(("machine", words.sanitise(words.gpus(job.gpus, job.gpu, job.runs_at_once)), paid))
+    tiles.append(("likely", words.hours(hours.expected), words.by(hours.at_confidence)))
     if job.deadline_probability is not None and job.deadline_hours is not None:
         chance = words.chance_text(job.deadline_probability, at_least=job.spot is not None)
-        found.append(("in time", chance, f"deadline {words.given_hours(job.deadline_hours)} h"))
+        tiles.append(("in time", chance, f"deadline {words.given_hours(job.deadline_hours)} h"))
     if job.gpus:
         vram = job.vram_gib
         sure = "observed" if job.observed_hours is not None else words.probability_text(vram.fit_probability)
-        found.append(("memory", f"{words.gib(vram.peak)} of {words.gib(vram.usable)} GiB", f"fits: {sure}"))
-    return found
+        tiles.append(("memory", f"{words.gib(vram.peak)} of {words.gib(vram.usable)} GiB", f"fits: {sure}"))
+    return tiles
 
 
 def chips(plan: Plan) -> list[tuple[str, str, str]]:
@@ -426,18 +426,18 @@ def possible_changes(plan: Plan) -> list[dict[str, str]]:
     if (job := plan.only_job) is None:
         return []
     own = next(way for way in plan_answer.ways_of(plan, job) if way.name == "plan")
-    where, found = f"jobs.{job.name}", list[tuple[str, float, str]]()
+    where, changes = f"jobs.{job.name}", list[tuple[str, float, str]]()
     for option in job.safer:
         if option.cost_usd is not None and option.note:
-            found.append((f"{option.label} machines only", option.cost_usd, option.note))
+            changes.append((f"{option.label} machines only", option.cost_usd, option.note))
     for option in plan.faster:
         if option.cost_usd is not None and option.hours_at_confidence is not None:
             hours = option.hours_at_confidence
             setting = f"{where}.deadline={math.ceil(hours * 100) / 100:.10g}h"
-            found.append((f"end by {words.hours_by(hours)}", option.cost_usd, setting))
+            changes.append((f"end by {words.hours_by(hours)}", option.cost_usd, setting))
     for way in plan_answer.ways_of(plan, job):
         if way.name in METHOD_SETTINGS and way.method != own.method:
-            found.append(
+            changes.append(
                 (
                     f"{way.name} in place of {own.method}",
                     way.cost_usd,
@@ -450,7 +450,7 @@ def possible_changes(plan: Plan) -> list[dict[str, str]]:
             "gain": format_difference(shown_difference(job.cost_usd, usd)),
             "setting": setting,
         }
-        for text, usd, setting in found
+        for text, usd, setting in changes
     ]
 
 

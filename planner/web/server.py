@@ -121,13 +121,13 @@ class App:
         settings = self._settings(data.get("values"))
         if task == "file" and data.get("file") == "scenario":
             return self.opened.changed_file(list(settings.values()), self.configs, self.config_names)
-        found = await self.sessions.ask(session, self._asked(task, data, settings, session))
-        for change in found.get("changes", ()):  # a button makes what a field can
+        answered = await self.sessions.ask(session, self._asked(task, data, settings, session))
+        for change in answered.get("changes", ()):  # a button makes what a field can
             change["values"] = values_of(self.controls, change["setting"], self.opened.job_names)
-        if "faults" in found:
-            raise Refusal(locate(found["faults"], self.controls))
+        if "faults" in answered:
+            raise Refusal(locate(answered["faults"], self.controls))
         shown = [self._shown(setting) for setting in settings.values()]
-        return {**found, "settings": shown, "command": self.opened.command(shown)}
+        return {**answered, "settings": shown, "command": self.opened.command(shown)}
 
     def _asked(self, task: str, data: dict[str, Any], settings: dict[str, str], session: str) -> dict[str, Any]:
         """Return what a process is asked for; raises `Rejection`."""
@@ -328,8 +328,8 @@ async def _answered(app: App, task: str, request: Request) -> Response:
         return _json({"error": "too many pages are solving: close one, or wait"}, 503)
     except TooLong:
         command = "frontier" if task == "frontier" else "solve"
-        what = f"stopped after {app.limit_seconds:.0f} s: planner {command} has no such limit"
-        return _json({"error": what}, 504)
+        problem = f"stopped after {app.limit_seconds:.0f} s: planner {command} has no such limit"
+        return _json({"error": problem}, 504)
     except Broken:
         return _json({"error": "the process that solves has ended; change something to start another"}, 500)
 
@@ -410,8 +410,8 @@ def bind(port: int | None) -> socket.socket:
         listener.listen()  # a browser that comes before the server is up waits for it
     except OSError as error:
         listener.close()
-        what = f"port {port} cannot be used: {(error.strerror or str(error)).lower()}"
-        raise InputError([Fault("--port", 0, "", what, "name another one, or leave --port out")]) from None
+        problem = f"port {port} cannot be used: {(error.strerror or str(error)).lower()}"
+        raise InputError([Fault("--port", 0, "", problem, "name another one, or leave --port out")]) from None
     return listener
 
 

@@ -203,9 +203,9 @@ def _images_next_to_text(job: Job, given: Any, place: str, fields: _Fields) -> I
     hint = "pixels of an image, such as 1280x720" + ("" if images else "; empty: text alone")
     first: dict[str, Any] = {} if images else {**more, "may_be_empty": True}
     yield fields.make("image_size", "Image size", "text", f"{path}.size", size, hint, **first)
-    what = "sample" if job.trains else "prompt"
+    holder = "sample" if job.trains else "prompt"
     count = images.count if images else 1.0
-    yield fields.make("image_count", f"Images of a {what}", "text", f"{path}.count", count, "the mean", **more)
+    yield fields.make("image_count", f"Images of a {holder}", "text", f"{path}.count", count, "the mean", **more)
     hint = "to which its processor shrinks an image, such as 1,003,520; empty: as released"
     most = images.max_pixels if images else None
     yield fields.make(
@@ -306,7 +306,7 @@ def _engines(job: InferenceJob, fields: _Fields) -> Iterator[Control]:
 
 def locate(faults: tuple[Fault, ...], controls: list[Control]) -> list[dict[str, str]]:
     """Return faults of a scenario, each once, with its field; an empty key where there is none."""
-    found: list[dict[str, str]] = []
+    located: list[dict[str, str]] = []
     for fault in faults:
         place = fault.where or fault.file.removeprefix("--set ").partition("=")[0]
         keys = [
@@ -314,10 +314,10 @@ def locate(faults: tuple[Fault, ...], controls: list[Control]) -> list[dict[str,
         ]
         exact = [control.key for control in controls if _is_inside(place, control.path)]
         where = "" if exact or keys else f"{place}: " if place else ""
-        one = {"key": (exact or keys or [""])[0], "what": f"{where}{fault.what}", "fix": fault.fix}
-        if one not in found:  # one field may write several places: a price factor is two
-            found.append(one)
-    return found
+        entry = {"key": (exact or keys or [""])[0], "what": f"{where}{fault.what}", "fix": fault.fix}
+        if entry not in located:  # one field may write several places: a price factor is two
+            located.append(entry)
+    return located
 
 
 def _is_inside(place: str, around: str) -> bool:
@@ -358,19 +358,19 @@ def settings_of(
     faults = [
         _fault("", f"no field is called {key[:80]!r}", "open the page again") for key in values if key not in known
     ]
-    found: dict[str, str] = {}
+    settings: dict[str, str] = {}
     for key, control in known.items():
         value = values.get(key, control.value).strip()
         if value == control.value:
             continue
         try:
-            found[key] = _setting(control, value, configs or {})
+            settings[key] = _setting(control, value, configs or {})
         except ValueError as error:
-            what, _, fix = str(error).partition("; ")
-            faults.append(_fault(key, what, fix))
+            problem, _, fix = str(error).partition("; ")
+            faults.append(_fault(key, problem, fix))
     if faults:
         raise Refusal(faults)
-    return found
+    return settings
 
 
 def _setting(control: Control, value: str, configs: Mapping[str, str]) -> str:
@@ -471,9 +471,9 @@ def values_of(controls: list[Control], settings: str, names: Sequence[str]) -> d
     a job or its number.
     """
     words = [word for word in shlex.split(settings) if word != "--set"] if "--set" in settings else [settings]
-    found = [_values_of_one(controls, word, names) for word in words]
-    known = [values for values in found if values is not None]
-    return {key: text for values in known for key, text in values.items()} if len(known) == len(found) else None
+    per_word = [_values_of_one(controls, word, names) for word in words]
+    known = [values for values in per_word if values is not None]
+    return {key: text for values in known for key, text in values.items()} if len(known) == len(per_word) else None
 
 
 def _values_of_one(controls: list[Control], setting: str, names: Sequence[str]) -> dict[str, str] | None:
@@ -486,12 +486,12 @@ def _values_of_one(controls: list[Control], setting: str, names: Sequence[str]) 
     )
     if control is None:
         return None
-    found = {control.key: start + _typed(value.strip(), control)}
+    values = {control.key: start + _typed(value.strip(), control)}
     try:
-        settings_of(controls, found)
+        settings_of(controls, values)
     except Refusal:
         return None
-    return found
+    return values
 
 
 def _by_number(path: str, names: Sequence[str]) -> str:
@@ -516,8 +516,8 @@ def _typed(value: str, control: Control) -> str:
 def controls_of(scenario: Scenario) -> list[Control]:
     """Return the fields of a scenario: those of each job, then those of all."""
     jobs = scenario.jobs_written or scenario.jobs
-    found = [control for index, job in enumerate(jobs) for control in job_controls(job, index, len(jobs) == 1)]
-    return found + list(_of_all(scenario))
+    controls = [control for index, job in enumerate(jobs) for control in job_controls(job, index, len(jobs) == 1)]
+    return controls + list(_of_all(scenario))
 
 
 def _of_all(scenario: Scenario) -> Iterator[Control]:

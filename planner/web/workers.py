@@ -16,8 +16,7 @@ from dataclasses import dataclass, replace
 from multiprocessing.util import get_temp_dir
 from typing import TYPE_CHECKING, Any
 
-from planner.analysis.what_if_question import compare_solved
-from planner.analysis.what_if_sweep import difference, library_of
+from planner.analysis.what_if_question import compare_solved, difference, library_of
 from planner.errors import InputError, NoPlanError, PlannerError
 from planner.library.schema import Library
 from planner.loading.scenario_file import change_scenario
@@ -162,15 +161,15 @@ class Engine:
         if serves(scenario):
             return self._curve(scenario, request)
         try:
-            found = trace(scenario, self.options, library=None)
+            traced = trace(scenario, self.options, library=None)
         except NoPlanError as error:
             return {"error": str(error)}
-        if not found.points:
+        if not traced.points:
             return {"empty": "no plan at any deadline within the other limits"}
-        figure = frontier_figure(found, None)
+        figure = frontier_figure(traced, None)
         assert figure.draw is not None
         scene = scene_data(figure.draw(float(request["width"])))
-        return {"figure": figure_data(figure), "scene": scene, "data": frontier_data(found), "exact": found.exact}
+        return {"figure": figure_data(figure), "scene": scene, "data": frontier_data(traced), "exact": traced.exact}
 
     def _curve(self, scenario: Scenario, request: dict[str, Any]) -> dict[str, Any]:
         """Return the curve of what has no end, whose jobs are no part of it.
@@ -197,8 +196,8 @@ class Engine:
         from planner.analysis.limit_sensitivity import explain
         from planner.report.explanation_text import render
 
-        found = explain(self.solved(tuple(request["settings"])).scenario, request["query"], self.options)
-        return {"text": render(found)}
+        explanation = explain(self.solved(tuple(request["settings"])).scenario, request["query"], self.options)
+        return {"text": render(explanation)}
 
     def file(self, request: dict[str, Any]) -> dict[str, Any]:
         """Return a file to download: the plan as JSON, the report, or the files that run the plan."""
@@ -446,15 +445,15 @@ class Queue:
         self.stop()
 
 
-def _settle(answered: asyncio.Future[dict[str, Any]], found: dict[str, Any] | BaseException) -> None:
+def _settle(answered: asyncio.Future[dict[str, Any]], outcome: dict[str, Any] | BaseException) -> None:
     """Give a future its answer or its error from any thread, unless it has one or its loop is closed."""
 
     def settle() -> None:
         if not answered.done():
-            if isinstance(found, BaseException):
-                answered.set_exception(found)
+            if isinstance(outcome, BaseException):
+                answered.set_exception(outcome)
             else:
-                answered.set_result(found)
+                answered.set_result(outcome)
 
     with contextlib.suppress(RuntimeError):  # the loop is closed
         answered.get_loop().call_soon_threadsafe(settle)

@@ -29,8 +29,8 @@ ANALYSES = (
     "planner.analysis.frontier_question.frontier_of_jobs",
     "planner.analysis.frontier_question.frontier",
     "planner.analysis.simulate_question.simulate",
-    "planner.analysis.what_if_sweep.sweep",
-    "planner.analysis.what_if_sweep.tornado",
+    "planner.analysis.what_if_question.sweep",
+    "planner.analysis.what_if_question.tornado",
     "planner.analysis.what_if_question.what_if",
     "planner.services.service_changes.service_frontier",
 )

@@ -179,7 +179,7 @@ MAY_NAME = {
     },
     # module: single values on which a rule of its own depends; another value of the technique does not change it
     "analysis/estimate_question.py": {"zero3", "adamw", "adamw_8bit", "bf16", "cached"},
-    "analysis/why_not_query.py": {"nf4", "bf16_mixed", "adamw", "zero3"},
+    "analysis/why_not.py": {"nf4", "bf16_mixed", "adamw", "zero3"},
     "generation/evaluated_replica.py": {"bf16", "nf4"},  # formats of weights that answer prompts, too
     "evaluation/evaluated_stages.py": {"bf16", "gptq"},  # a format of what leaves, too
     "candidates/job_candidates.py": {"bf16_mixed", "adamw"},

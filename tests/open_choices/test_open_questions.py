@@ -14,8 +14,7 @@ from planner.analysis.limit_sensitivity import explain
 from planner.analysis.overview import overview
 from planner.analysis.run_sweep import run_sweep
 from planner.analysis.simulate_question import simulate
-from planner.analysis.what_if_question import what_if
-from planner.analysis.what_if_sweep import sweep, tornado
+from planner.analysis.what_if_question import sweep, tornado, what_if
 from planner.cli.functions import export
 from planner.errors import ScenarioError
 from planner.loading.scenario_file import change_scenario, parse_scenario

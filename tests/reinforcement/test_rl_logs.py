@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 import planner
-from planner.analysis.calibration.rl_logs import attempts_of, measured_steps, read_rl_logs
+from planner.analysis.rl_logs import attempts_of, measured_steps, read_rl_logs
 from planner.cli import main
 from planner.errors import InputError, ScenarioError
 from planner.library.reading import read_library

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner.analysis.job_replay import JobOutcome
-from planner.analysis.simulate_question import simulate
+from planner.analysis.simulate_question import JobOutcome, simulate
 from planner.results.plan import Plan
 from planner.results.simulation import Simulation
 from planner.scenario.scenario import Scenario

@@ -205,8 +205,8 @@ AREA.add("Kubernetes: the first pod is another", '"value": f"{name}-0.{name}"', 
 AREA.add("Kubernetes: pods without numbers", '"completionMode": "Indexed"', '"completionMode": "NonIndexed"')
 AREA.add(
     "Kubernetes: a token for nobody",
-    'found.append({"name": TOKEN, "valueFrom"',
-    'found.append({"name": "TOKEN", "valueFrom"',
+    'variables.append({"name": TOKEN, "valueFrom"',
+    'variables.append({"name": "TOKEN", "valueFrom"',
 )
 AREA.add("Slurm: nodes install into one place", "VENV=${TMPDIR:-/tmp}/venv-$SLURM_JOB_ID exec", "exec")
 AREA.add("Slurm: nodes that are taken end the run", 'lines += ["#SBATCH --requeue"]', "lines += []")

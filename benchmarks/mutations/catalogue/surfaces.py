@@ -102,7 +102,7 @@ AREA.add("checkpoints are uploaded", 'f"--exclude {shell_word(name)}"', 'f"--inc
 AREA.of("planner/exports/export.py", "tests/exports/test_folder_check.py")
 AREA.add("changed files pass the check", '_hash(text) == entry["sha256"]', 'entry["sha256"]')
 AREA.add("changed settings pass the check", "if now != value and", "if now is None and")
-AREA.add("a plan of another fingerprint passes", 'plan_fingerprint(plan) != found["plan"]', 'not found["plan"]')
+AREA.add("a plan of another fingerprint passes", 'plan_fingerprint(plan) != listed["plan"]', 'not listed["plan"]')
 
 AREA.of("planner/services/served_kinds.py", "tests/services/test_service_files.py")
 AREA.add("machines scale by a load above their target", "math.ceil(load / target - 1e-9)", "math.floor(load / target)")

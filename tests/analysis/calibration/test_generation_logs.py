@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from planner.analysis.calibration.calibrate import calibrate, read_measurements
+from planner.analysis.calibrate_question import calibrate, read_measurements
 from planner.errors import InputError, ScenarioError
 from planner.evaluation.audit import audit
 from planner.generation.replica_enumeration import predicted_run, speed_factors

@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.analysis.calibration.csv_logs import compute_pace
-from planner.analysis.calibration.line_logs import LogPoint, split_attempts, stamp_seconds
-from planner.analysis.calibration.tool_logs import read_line_log
-from planner.analysis.calibration.trainer_state import read_log
+from planner.analysis.line_logs import read_line_log
+from planner.analysis.log_files import read_log
+from planner.analysis.logged_steps import LogPoint, compute_pace, split_attempts, stamp_seconds
 from planner.errors import InputError
 from tests.helpers import run_logs
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.analysis.calibration.calibrate import calibrate
-from planner.analysis.calibration.csv_logs import RunLog, compute_pace, count_warm_up_steps
-from planner.analysis.calibration.trainer_state import possible_batches, read_log
+from planner.analysis.calibrate_question import calibrate
+from planner.analysis.log_files import possible_batches, read_log
+from planner.analysis.logged_steps import RunLog, compute_pace, count_warm_up_steps
 from planner.errors import InputError
 
 LAST = {

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.analysis.calibration.calibrate import calibrate
-from planner.analysis.calibration.csv_logs import compute_pace
-from planner.analysis.calibration.tool_logs import read_line_log
-from planner.analysis.calibration.trainer_state import read_history, read_log
+from planner.analysis.calibrate_question import calibrate
+from planner.analysis.line_logs import read_line_log
+from planner.analysis.log_files import read_history, read_log
+from planner.analysis.logged_steps import compute_pace
 from planner.analysis.run_progress import join_logs
 from planner.errors import InputError
 from tests.helpers import run_logs
@@ -272,7 +272,7 @@ def test_whole_seconds_of_a_bar_give_the_pace_of_its_steps(pace: float, every: i
     """However short steps are against the second that a bar rounds to: within a twentieth."""
     log = read_line_log(run_logs.console(range(every, 80 * every + int(60 / pace), every), pace, 10**6), "log")
     assert log is not None
-    from planner.analysis.calibration.line_logs import split_attempts
+    from planner.analysis.logged_steps import split_attempts
 
     (attempt,) = split_attempts(log.points, log.resolution_seconds)
     seconds = sum(one.seconds for one in attempt.intervals) / sum(one.steps for one in attempt.intervals)

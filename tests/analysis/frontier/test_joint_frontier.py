@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.analysis.joint_frontier import JointProgram, pick_evenly, proven_gap, remove_dominated, satisfies_limits
+from planner.analysis.frontier_trace import JointProgram, pick_evenly, proven_gap, remove_dominated, satisfies_limits
 from planner.analysis.lower_envelope import (
     Breakpoint,
     RowChoice,

@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.analysis.job_replay import HISTOGRAM_BINS, histogram, replay_job, run_deadlines
 from planner.analysis.job_runs import JobRun, build_job_runs, policy_tables, spot_advice
 from planner.analysis.market_paths import SampledPaths, build_recorded_windows
-from planner.analysis.simulate_question import simulate
+from planner.analysis.simulate_question import HISTOGRAM_BINS, histogram, replay_job, run_deadlines, simulate
 from planner.documents.files import data_folder
 from planner.errors import InputError, ScenarioError
 from planner.loading.scenario_file import read_scenario

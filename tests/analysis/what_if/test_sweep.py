@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.analysis.what_if_sweep import sweep
+from planner.analysis.what_if_question import sweep
 from planner.errors import NoPlanError, ScenarioError
 from planner.loading.scenario_file import read_scenario
 from planner.results.what_if import Axis

@@ -6,7 +6,7 @@ from functools import cache
 
 import pytest
 
-from planner.analysis.what_if_sweep import tornado
+from planner.analysis.what_if_question import tornado
 from planner.errors import ScenarioError
 from planner.loading.scenario_file import change_scenario
 from planner.results.what_if import Tornado

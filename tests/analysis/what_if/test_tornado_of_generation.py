@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from planner.analysis.what_if_sweep import tornado
+from planner.analysis.what_if_question import tornado
 from planner.loading.scenario_file import parse_scenario
 from tests.helpers.reports import OPTIONS
 

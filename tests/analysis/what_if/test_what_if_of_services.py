@@ -6,8 +6,7 @@ import itertools
 
 import pytest
 
-from planner.analysis.what_if_question import what_if
-from planner.analysis.what_if_sweep import sweep, tornado
+from planner.analysis.what_if_question import sweep, tornado, what_if
 from planner.report.sweep_text import render_sweep
 from planner.report.what_if_text import render_tornado, render_what_if
 from planner.results.plan import Plan

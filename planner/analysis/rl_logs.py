@@ -27,9 +27,9 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from planner.analysis.calibration.csv_logs import fault
-from planner.analysis.calibration.line_logs import PREFIX, as_number, lines_of, mappings_of, stamp_seconds
-from planner.analysis.calibration.trainer_state import MAX_LOG_BYTES, read_history
+from planner.analysis.line_logs import PREFIX, lines_of, mappings_of
+from planner.analysis.log_files import MAX_LOG_BYTES, read_history
+from planner.analysis.logged_steps import as_number, fault, stamp_seconds
 from planner.documents.files import file_name, read_text
 from planner.errors import InputError
 
@@ -175,8 +175,8 @@ def read_rl_logs(paths: Sequence[str]) -> RlLog:
     read = [_read(path) for path in paths]
     odd = next((log for log in read if log.tool is not read[0].tool), None)
     if odd is not None:
-        what = f"is a {odd.kind}, {read[0].file} one of {read[0].tool.name}"
-        raise fault(odd.file, 1, what, "give the logs of one run")
+        problem = f"is a {odd.kind}, {read[0].file} one of {read[0].tool.name}"
+        raise fault(odd.file, 1, problem, "give the logs of one run")
     joined = read[0]
     for log in sorted(read[1:], key=lambda log: log.steps[0].step):
         joined = _joined(joined, log)
@@ -186,20 +186,20 @@ def read_rl_logs(paths: Sequence[str]) -> RlLog:
     return joined
 
 
-def _joined(one: RlLog, other: RlLog) -> RlLog:
+def _joined(first: RlLog, other: RlLog) -> RlLog:
     """Return two logs as one: the same steps with other keys, or one after another."""
-    mine, theirs = ({step.step for step in log.steps} for log in (one, other))
+    mine, theirs = ({step.step for step in log.steps} for log in (first, other))
     steps: list[RlLogStep]
     if theirs <= mine or mine <= theirs:
-        longer, shorter = (one, other) if theirs <= mine else (other, one)
+        longer, shorter = (first, other) if theirs <= mine else (other, first)
         known = {step.step: step for step in shorter.steps}
         steps = [_with(step, known.get(step.step)) for step in longer.steps]
     else:
-        steps = [*one.steps, *other.steps]
-    total = one.total_steps or other.total_steps
+        steps = [*first.steps, *other.steps]
+    total = first.total_steps or other.total_steps
     return RlLog(
-        f"{one.file}, {other.file}", one.tool, tuple(steps), one.waits or other.waits, total,
-        (*one.remarks, *other.remarks),
+        f"{first.file}, {other.file}", first.tool, tuple(steps), first.waits or other.waits, total,
+        (*first.remarks, *other.remarks),
     )  # fmt: skip
 
 
@@ -268,12 +268,12 @@ _TOTAL = "steps in all"
 def _rows(text: str) -> list[Row]:
     """Return the rows of a log in their order."""
     start = text.lstrip()[:1]
-    if start in ("{", "[") and (found := _document_rows(text)) is not None:
-        return found
+    if start in ("{", "[") and (rows := _document_rows(text)) is not None:
+        return rows
     if start not in ("{", "[") and "\n" in text and "," in text.lstrip().split("\n", 1)[0]:
-        found = _table_rows(text)
-        if _tool_of(found) is not None:
-            return found
+        rows = _table_rows(text)
+        if _tool_of(rows) is not None:
+            return rows
     return list(_line_rows(text))
 
 
@@ -327,16 +327,16 @@ def _line_rows(text: str) -> Iterator[Row]:
     step, total, bar = None, None, 0
     before, done = dict[str, int](), 0  # steps before each epoch of NeMo-RL, which counts its steps anew
     for number, line in lines_of(text):
-        if (found := _EPOCH.search(line)) is not None:
-            done = before.setdefault(found[1], step or 0)
-        elif (found := _CONSOLE.search(line)) is not None:
-            yield number, {"step": found[1], **dict(_console_figures(line[found.end() :])), **_clock_of(line)}
-        elif (found := _HEADER.search(line)) is not None:
-            step = done + int(found[1])
+        if (match := _EPOCH.search(line)) is not None:
+            done = before.setdefault(match[1], step or 0)
+        elif (match := _CONSOLE.search(line)) is not None:
+            yield number, {"step": match[1], **dict(_console_figures(line[match.end() :])), **_clock_of(line)}
+        elif (match := _HEADER.search(line)) is not None:
+            step = done + int(match[1])
         elif step is not None and (nemo := _nemo_figure(line)):
             yield number, {"step": step, **nemo, **_clock_of(line)}
-        elif (found := _BAR_STEP.search(line)) is not None:
-            bar, total = int(found[1]), found[2]
+        elif (match := _BAR_STEP.search(line)) is not None:
+            bar, total = int(match[1]), match[2]
         for row in _mappings(line):
             placed = {} if not bar or any(key in row for key in STEP_KEYS) else {"step": bar, _TOTAL: total}
             yield number, {**placed, **_clock_of(line), **_flat(row)}
@@ -365,20 +365,20 @@ def _console_figures(text: str) -> Iterator[tuple[str, str]]:
     """Yield keys and figures of verl's console: `timing_s/gen:16.2 - timing_s/step:np.float64(48.7)`."""
     for part in text.split(" - "):
         key, _, value = part.strip().rpartition(":")
-        found = _FIGURE.match(value)
-        if key and found is not None and as_number(found[1]) is not None:
-            yield key, found[1]
+        match = _FIGURE.match(value)
+        if key and match is not None and as_number(match[1]) is not None:
+            yield key, match[1]
 
 
 def _nemo_figure(line: str) -> dict[str, str]:
-    if (found := _TOTAL_TIME.search(line)) is not None:
-        return {f"{_NEMO}total_step_time": found[1]}
-    if (found := _VALIDATION.search(line)) is not None:
-        return {NEMO_RL.within[1]: found[1]}
-    if (found := _LENGTH.search(line)) is not None:
-        return {NEMO_RL.mean[0]: found[1]}
-    found = _TIMING.search(line)
-    return {} if found is None else {_NEMO + found[1]: found[2]}
+    if (match := _TOTAL_TIME.search(line)) is not None:
+        return {f"{_NEMO}total_step_time": match[1]}
+    if (match := _VALIDATION.search(line)) is not None:
+        return {NEMO_RL.within[1]: match[1]}
+    if (match := _LENGTH.search(line)) is not None:
+        return {NEMO_RL.mean[0]: match[1]}
+    match = _TIMING.search(line)
+    return {} if match is None else {_NEMO + match[1]: match[2]}
 
 
 # Steps: the rows of one step together.
@@ -485,9 +485,11 @@ LEAST_GROWTH_STEPS = 6
 
 def measured_steps(log: RlLog, updates: int = 1) -> MeasuredSteps:
     """Return what the steps of a log say; `updates` optimizer steps make one step where the tool counts those."""
-    each = updates if log.tool.counts_updates else 1
+    per_step = updates if log.tool.counts_updates else 1
     timed = [[step for step in attempt if step.seconds] for attempt in attempts_of(log)]
-    kept = [step for attempt in timed for step in _settled(attempt, each)] or [step for one in timed for step in one]
+    kept = [step for attempt in timed for step in _settled(attempt, per_step)] or [
+        step for attempt in timed for step in attempt
+    ]
     warm = sum(map(len, timed)) - len(kept)
     kept = [step for step in kept if not step.has_pause] or kept
     logs = [math.log(step.seconds or 1.0) for step in kept]
@@ -499,11 +501,11 @@ def measured_steps(log: RlLog, updates: int = 1) -> MeasuredSteps:
     is_long = len(lengths) >= LEAST_GROWTH_STEPS
     growth = math.fsum(lengths[-third:]) / math.fsum(lengths[:third]) if is_long else None
     return MeasuredSteps(
-        seconds=each * _mean([step.seconds for step in kept]),
+        seconds=per_step * _mean([step.seconds for step in kept]),
         spread=deviation if len(kept) > 1 else None,
         steps=len(kept),
         warm_up_steps=warm,
-        phases={name: each * _mean([step.phases.get(name) for step in kept]) for name in names},
+        phases={name: per_step * _mean([step.phases.get(name) for step in kept]) for name in names},
         mean=_mean([step.mean for step in kept]) or None,
         longest=max((step.longest for step in log.steps if step.longest), default=None),
         prompt=_mean([step.prompt for step in kept]) or None,
@@ -511,11 +513,11 @@ def measured_steps(log: RlLog, updates: int = 1) -> MeasuredSteps:
     )
 
 
-def _settled(attempt: Sequence[RlLogStep], each: int) -> Sequence[RlLogStep]:
+def _settled(attempt: Sequence[RlLogStep], per_step: int) -> Sequence[RlLogStep]:
     """Return the steps of an attempt after the first; of optimizer steps whole groups, as the first one samples."""
-    if each == 1 or len(attempt) < 2 * each or attempt[1].step - attempt[0].step > 1:
+    if per_step == 1 or len(attempt) < 2 * per_step or attempt[1].step - attempt[0].step > 1:
         return attempt[1:]
-    return attempt[each : len(attempt) // each * each]
+    return attempt[per_step : len(attempt) // per_step * per_step]
 
 
 def attempts_of(log: RlLog) -> list[list[RlLogStep]]:

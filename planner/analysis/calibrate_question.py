@@ -8,9 +8,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from planner import generation, reinforcement
-from planner.analysis.calibration.csv_logs import RunLog, compute_pace, compute_rate, fault
-from planner.analysis.calibration.rl_logs import is_rl_log
-from planner.analysis.calibration.trainer_state import read_log
+from planner.analysis.log_files import read_log
+from planner.analysis.logged_steps import RunLog, compute_pace, compute_rate, fault
+from planner.analysis.rl_logs import is_rl_log
 from planner.configurations.compared_runs import Correction, learn_correction, memory_setting, real_units
 from planner.configurations.grid import shape_of
 from planner.documents.files import file_name, read_text
@@ -85,8 +85,8 @@ def read_measurements(paths: Sequence[str]) -> tuple[Measurement | None, dict[st
         elif isinstance(data.get("benchmarks"), list):
             measured = _of_guidellm(data["benchmarks"], file)
         elif {"tokens_per_second", "num_requests"} <= data.keys():
-            what = "tokens of prompts and of answers are not apart in it"
-            raise fault(file, 1, what, "use vllm bench serve, as generate.py --measure does")
+            problem = "tokens of prompts and of answers are not apart in it"
+            raise fault(file, 1, problem, "use vllm bench serve, as generate.py --measure does")
     if settings and measured is None:
         raise fault(file_name(paths[0]), 1, "settings without a measurement", "give the JSON of generate.py --measure")
     return measured, settings
@@ -115,14 +115,14 @@ def _of_vllm(data: dict[str, Any], file: str) -> Measurement:
 
 def _of_guidellm(benchmarks: list[Any], file: str) -> Measurement:
     """Return the fastest of the benchmarks of GuideLLM: the others have fewer requests in flight."""
-    found = [_of_benchmark(benchmark, file) for benchmark in benchmarks]
-    if not found:
+    measurements = [_of_benchmark(benchmark, file) for benchmark in benchmarks]
+    if not measurements:
         raise fault(file, 1, "benchmarks is empty", "give the JSON of a finished run of guidellm")
-    return max(found, key=lambda measurement: measurement.output_tokens_per_second)
+    return max(measurements, key=lambda measurement: measurement.output_tokens_per_second)
 
 
-def _of_benchmark(one: Any, file: str) -> Measurement:
-    metrics = one.get("metrics") if isinstance(one, dict) else None
+def _of_benchmark(benchmark: Any, file: str) -> Measurement:
+    metrics = benchmark.get("metrics") if isinstance(benchmark, dict) else None
     if not isinstance(metrics, dict):
         raise fault(file, 1, "a benchmark without metrics", "give the JSON of a finished run of guidellm")
 
@@ -156,8 +156,8 @@ def _number(data: dict[str, Any], key: str, file: str) -> float:
     """Return a figure; `InputError` where it is missing or cannot be one."""
     value = data.get(key)
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1e15 or math.isnan(value):
-        what = f"{key} is missing" if value is None else f"{key} is {str(value)[:40]}"
-        raise fault(file, 1, what, "a number above 0; is it the file of a finished measurement?")
+        problem = f"{key} is missing" if value is None else f"{key} is {str(value)[:40]}"
+        raise fault(file, 1, problem, "a number above 0; is it the file of a finished measurement?")
     return float(value)
 
 
@@ -202,12 +202,12 @@ def _one(name: str, settings: Mapping[str, Any], job: InferenceJob | None) -> st
     """Return engine or format: of the exported settings, else the only one that the job allows."""
     if isinstance(settings.get(name), str):
         return str(settings[name])
-    found = None if job is None else getattr(job.techniques, name)
-    if not found or len(found) != 1:
-        what = f"the {name} of the measurement is not known"
+    allowed = None if job is None else getattr(job.techniques, name)
+    if not allowed or len(allowed) != 1:
+        problem = f"the {name} of the measurement is not known"
         fix = f"give generate.json of the export too, or a scenario whose job names one techniques.{name}"
-        raise ScenarioError([Fault(CALIBRATE_COMMAND, 0, name, what, fix)])
-    return str(found[0])
+        raise ScenarioError([Fault(CALIBRATE_COMMAND, 0, name, problem, fix)])
+    return str(allowed[0])
 
 
 def calibrate_generation(
@@ -224,8 +224,8 @@ def calibrate_generation(
     `outcomes(before, after, job)` solves both scenarios.
     """
     if job is not None and not isinstance(job, InferenceJob):
-        what = f"{measured.file} measures generation, and {job.name} is a job of training"
-        raise ScenarioError([Fault(CALIBRATE_COMMAND, 0, "--job", what, "name a job of kind: inference")])
+        problem = f"{measured.file} measures generation, and {job.name} is a job of training"
+        raise ScenarioError([Fault(CALIBRATE_COMMAND, 0, "--job", problem, "name a job of kind: inference")])
     entry = generation_entry(measured, settings, card, gpus, job)
     notes = [f"{measured.failed:,} requests failed: they do not count"] if measured.failed else []
     result = CalibrationResult(
@@ -296,9 +296,9 @@ def calibrate(
     card = _card(gpu)
     measured, exported = read_measurements(logs)
     if measured is not None:
-        found = _job_of(scenario, job) if scenario is not None else None
+        measured_job = _job_of(scenario, job) if scenario is not None else None
         return calibrate_generation(
-            measured, exported, card, gpus, scenario, found, partial(_before_and_after, options)
+            measured, exported, card, gpus, scenario, measured_job, partial(_before_and_after, options)
         )
     # Settings are computed with before there is an observation: any peak will do.
     Source(CALIBRATE_COMMAND).validate(Measured, {"gpu": card, "gpus": gpus, "peak_vram_gib": 1.0, **settings})
@@ -333,8 +333,8 @@ def calibrate(
 def _check_gpus(log: RunLog, gpus: int) -> None:
     """Refuse a number of GPUs that the figures of a log contradict: its speed is that of all of them."""
     if log.gpus is not None and log.gpus != gpus:
-        what = f"the log is of a run on {log.gpus} GPUs, by its figures of all and of each device"
-        raise fault(log.file, 1, what, f"give --gpus {log.gpus}", "--gpus")
+        problem = f"the log is of a run on {log.gpus} GPUs, by its figures of all and of each device"
+        raise fault(log.file, 1, problem, f"give --gpus {log.gpus}", "--gpus")
 
 
 def _speed(
@@ -350,14 +350,14 @@ def _speed(
     pace = compute_pace(log)
     assert pace is not None
     if log.counts_micro_batches:
-        each = _micro_batches(settings, job)
-        if each is not None:
-            pace = pace.model_copy(update={"seconds": pace.seconds * each})
-            notes.append(f"a step is {each} micro-batches, which the log times one by one")
-            log = replace(log, tokens_per_step=log.tokens_per_step * each if log.tokens_per_step else None)
+        micro_batches = _micro_batches(settings, job)
+        if micro_batches is not None:
+            pace = pace.model_copy(update={"seconds": pace.seconds * micro_batches})
+            notes.append(f"a step is {micro_batches} micro-batches, which the log times one by one")
+            log = replace(log, tokens_per_step=log.tokens_per_step * micro_batches if log.tokens_per_step else None)
         elif given is not None or log.tokens_per_step is None:
-            what = "times micro-batches, and does not say how many make an optimizer step"
-            raise fault(log.file, 1, what, "give --accumulation-steps")
+            problem = "times micro-batches, and does not say how many make an optimizer step"
+            raise fault(log.file, 1, problem, "give --accumulation-steps")
         else:
             notes.append("times and tokens are those of micro-batches: the log does not say how many make a step")
             return log.tokens_per_step / pace.seconds, None
@@ -376,8 +376,8 @@ def _micro_batches(settings: Mapping[str, Any], job: Job | None) -> int | None:
     if batch is None or "micro_batch" not in settings:
         return None
     ranks = settings["gpus"] // math.prod(settings.get(name, 1) for name in _DEGREES)
-    each = batch / (settings["micro_batch"] * max(1, ranks))
-    return int(each) if each.is_integer() and each >= 1 else None
+    micro_batches = batch / (settings["micro_batch"] * max(1, ranks))
+    return int(micro_batches) if micro_batches.is_integer() and micro_batches >= 1 else None
 
 
 def _by_subject(
@@ -388,8 +388,8 @@ def _by_subject(
     subject = None if asked is None or asked.subject is None else SUBJECTS[asked.subject]()
     is_own = subject is not None and subject.reads_logs
     if "plan" in run and not is_own:
-        what = "a plan of reinforcement learning goes with the scenario of its job"
-        raise ScenarioError([Fault(CALIBRATE_COMMAND, 0, "plan", what, "give it, or the GPU of the run")])
+        problem = "a plan of reinforcement learning goes with the scenario of its job"
+        raise ScenarioError([Fault(CALIBRATE_COMMAND, 0, "plan", problem, "give it, or the GPU of the run")])
     run = {"plan": run["plan"]} if "plan" in run else {**run, "gpu": _card(run["gpu"])}
     if subject is not None and scenario is not None and asked is not None and is_own:
         return subject.calibrate(logs, scenario, asked.name, run, options)
@@ -405,8 +405,8 @@ def _trained_job(scenario: Scenario | None, name: str | None, logs: Sequence[str
     check_is_definite(scenario)
     job = _job_of(scenario, name)
     if (path := next(filter(is_rl_log, logs), None)) is not None:
-        what = f"is a log of reinforcement learning, and {job.name} is another job"
-        raise fault(file_name(path), 1, what, "name a job of kind: rl", "--job")
+        problem = f"is a log of reinforcement learning, and {job.name} is another job"
+        raise fault(file_name(path), 1, problem, "name a job of kind: rl", "--job")
     return job
 
 
@@ -423,12 +423,12 @@ def _card(gpu: str | None) -> str:
 def _job_of(scenario: Scenario, name: str | None) -> Job:
     names = [job.name for job in scenario.jobs]
     name = name if name is None else meant_name(name, names, "--job", f"{scenario.name} has no job")
-    found = [job for job in scenario.jobs if name in (None, job.name)]
-    if len(found) != 1:
-        named = [job.name for job in found if job.subject is None or SUBJECTS[job.subject]().reads_logs]
+    jobs = [job for job in scenario.jobs if name in (None, job.name)]
+    if len(jobs) != 1:
+        named = [job.name for job in jobs if job.subject is None or SUBJECTS[job.subject]().reads_logs]
         fix = f"name one, such as {' or '.join(named[:MOST_NAMES])}"
         raise ScenarioError([Fault(CALIBRATE_COMMAND, 0, "--job", f"{scenario.name} has several jobs", fix)])
-    return found[0]
+    return jobs[0]
 
 
 def _only(logs: Sequence[RunLog], what: str) -> RunLog | None:
@@ -441,18 +441,18 @@ def _from_log(log: RunLog | None, given: Mapping[str, Any], gpus: int, notes: li
     """Return the batch sizes of the log, unless the settings give any."""
     if log is None or any(key in given for key in ("micro_batch", "accumulation_steps", "global_batch")):
         return {}
-    found: dict[str, SettingValue] = {}
+    settings: dict[str, SettingValue] = {}
     if log.micro_batch is not None:
-        found["micro_batch"] = log.micro_batch
+        settings["micro_batch"] = log.micro_batch
     ranks = gpus // math.prod(given.get(name, 1) for name in _DEGREES)
     if log.global_batch is not None and log.global_batch % max(1, ranks * (log.micro_batch or 1)) == 0:
-        found["global_batch"] = log.global_batch
+        settings["global_batch"] = log.global_batch
     elif log.possible_batches is not None:
         notes.append(_left_out(log.possible_batches))
-    if found:
-        verb = "are" if len(found) > 1 else "is"
-        notes.append(f"{' and '.join(found)} {verb} taken from the log".replace("_", " "))
-    return found
+    if settings:
+        verb = "are" if len(settings) > 1 else "is"
+        notes.append(f"{' and '.join(settings)} {verb} taken from the log".replace("_", " "))
+    return settings
 
 
 def _left_out(batches: range) -> str:

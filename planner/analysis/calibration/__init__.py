@@ -1,1 +1,0 @@
-"""Observed runs of a scenario from the logs of training runs."""
