@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from planner.documents.files import yaml_text
+from planner.documents.files import data_folder, yaml_text
 from planner.errors import Fault, InputError, collect_faults, raise_faults
 from planner.exports.facts import Given, Wishes
 from planner.exports.field_map import EngineMap, LaunchMap, engine_maps, field_maps, filled, launch_maps
@@ -35,7 +34,6 @@ from planner.exports.script_parts import (
     in_environment,
     shell_word,
 )
-from planner.generation import generate
 from planner.library.engines import read_engines
 from planner.library.names import is_gated
 from planner.library.reading import read_library
@@ -47,6 +45,10 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
 
+GENERATE_SCRIPT = "generate.py"
+"""The program in `models/exports` that answers the prompts."""
+OF_ANSWERS = ("model", "weight_format", "kv_bits", "max_tokens", "sampling", "prompts_per_part")
+"""Settings that the answers depend on, as the program names them."""
 PART_SECONDS = 60.0
 """Work of a machine whose answers are written together: a lost machine loses no more, and its requests in flight."""
 MOST_PARTS = 10_000
@@ -265,7 +267,7 @@ def dstack_generation(given: Given, tool: LaunchMap, engine: EngineMap, remarks:
     task: dict[str, Any] = {"type": "task", "name": f"{name}-0", "nodes": 1}
     task |= {**dstack_profile(job, machines), "image": image_of(job.gpu).image}
     task["env"] = ["SHARD=0", f"SHARDS={job.instances}", f"PROMPTS={prompts}", *([TOKEN] if gated else [])]
-    task["files"] = ["generate.py", "generate.json", prompts]
+    task["files"] = [GENERATE_SCRIPT, "generate.json", prompts]
     if machines.keeps:
         task["volumes"] = [{"name": f"results-{name}-0", "path": RESULTS}]
     task["commands"] = [in_environment(name, _install(engine), _RUN)]
@@ -307,7 +309,7 @@ def _install(engine: EngineMap) -> str:
 def _bucket(given: Given, engine: EngineMap, wishes: Wishes) -> str:
     """Return the bucket of the answers: another one for other prompts, and for what else answers depend on."""
     settings = script_settings(given, engine, wishes, [])
-    recipe = {"prompts": wishes.dataset or PROMPTS, **{name: settings[name] for name in generate.OF_ANSWERS}}
+    recipe = {"prompts": wishes.dataset or PROMPTS, **{name: settings[name] for name in OF_ANSWERS}}
     return bucket_name("results", given.job, json.dumps(recipe, sort_keys=True))
 
 
@@ -389,7 +391,7 @@ def export_generation(given: Given, targets: Sequence[str], wishes: Wishes, file
             found[maps[name].file] = _TASKS[name][0](given, maps[name], engine, remarks, wishes)
     raise_faults(faults)
     comment = header(given.plan, given.job, engine.tool, RUN, remarks)
-    found["generate.py"] = Path(generate.__file__).read_text(encoding="utf-8")
+    found[GENERATE_SCRIPT] = (data_folder("models") / "exports" / GENERATE_SCRIPT).read_text(encoding="utf-8")
     found["generate.json"] = json.dumps(script_settings(given, engine, wishes, comment), indent=2) + "\n"
     return found
 
