@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from planner.open_choices.model_choice_text import render_loss_calibration as render_loss_calibration
     from planner.open_choices.model_choice_text import render_loss_frontier as render_loss_frontier
     from planner.open_choices.open_questions import OPEN_CHOICES as OPEN_CHOICES
+    from planner.open_choices.open_questions import calibrate_losses as calibrate_losses
     from planner.open_choices.open_solve import fix_choice as fix_choice
     from planner.open_choices.open_solve import loss_frontier as loss_frontier
     from planner.open_choices.open_solve import scenario_as_chosen as scenario_as_chosen
-    from planner.open_choices.own_law import calibrate_losses as calibrate_losses
 
 _NAMES_BY_MODULE = {
-    "planner.open_choices.open_questions": ("OPEN_CHOICES",),
+    "planner.open_choices.open_questions": ("OPEN_CHOICES", "calibrate_losses"),
     "planner.open_choices.decision": ("decided_scenario",),
     "planner.open_choices.open_solve": ("fix_choice", "loss_frontier", "scenario_as_chosen"),
     "planner.open_choices.model_choice_text": (
@@ -36,7 +36,6 @@ _NAMES_BY_MODULE = {
         "render_loss_calibration",
         "render_loss_frontier",
     ),
-    "planner.open_choices.own_law": ("calibrate_losses",),
 }
 
 __getattr__ = on_first_use(__name__, _NAMES_BY_MODULE)

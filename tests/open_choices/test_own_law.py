@@ -14,7 +14,7 @@ from planner.cli.run_commands import calibrate
 from planner.errors import InputError
 from planner.estimates.loss_laws import LAWS, LossLaw
 from planner.loading.scenario_file import read_scenario
-from planner.open_choices.own_law import FEW_SPREAD, PretrainedRun, calibrate_losses, fit_law, read_runs
+from planner.open_choices.open_questions import FEW_SPREAD, PretrainedRun, calibrate_losses, fit_law, read_runs
 
 START = LAWS["besiroglu"]
 SIZES = (1.2e8, 4e8, 1.3e9, 2.7e9)
