@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from planner.library.engines import read_engines
 from planner.report import words
-from planner.report.run_text import draw_bar
-from planner.report.words import line_room
+from planner.report.words import draw_bar, line_room
 from planner.results.fleet import ApiPrice, BulkGeneration, InferenceEstimate
 from planner.results.plan_parts import Spread
 from planner.units import MILLISECONDS, figure_text

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from planner.reinforcement.rl_results import PreferenceEstimate, RlEstimate, RlWay
 from planner.reinforcement.rl_step import RlPhases
 from planner.report import words
-from planner.report.run_text import draw_bar
-from planner.report.words import line_room
+from planner.report.words import draw_bar, line_room
 from planner.results.plan_parts import Spread
 from planner.results.subject_runs import RL_PHASE_NAMES, PhaseMemory, RlRun
 

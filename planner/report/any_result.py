@@ -13,19 +13,22 @@ from planner.drawing.charts import Ranged, Stack, ranged, stacked
 from planner.drawing.scene import Caption, Scene, check_drawable, draw_scene, framed, joined, picture_id, to_svg
 from planner.errors import Fault, NoPlanError, ScenarioError, escaped
 from planner.report import words
-from planner.report.analysis_figures import simulation_scene
 from planner.report.catalog_text import render_market
 from planner.report.explanation_text import render as render_explanation
 from planner.report.frontier_figure import bills_scene, frontier_figure, sweep_scene, tornado_scene
 from planner.report.frontier_text import BEST_VALUE, best_value, render_frontier
 from planner.report.frontier_text import format_summary as frontier_summary
 from planner.report.plan_answer import render_answer, render_details
-from planner.report.plan_figures import PICTURE, timetable_figure
+from planner.report.plan_figures import PICTURE, simulation_scene, timetable_figure
 from planner.report.plan_sections import render as render_technique
-from planner.report.run_text import render_calibration, render_estimate, render_probe, render_tracking
-from planner.report.simulation_text import render_simulation
-from planner.report.sweep_text import render_sweep, render_variants
-from planner.report.what_if_text import render_tornado, render_what_if
+from planner.report.run_text import (
+    render_calibration,
+    render_estimate,
+    render_probe,
+    render_simulation,
+    render_tracking,
+)
+from planner.report.what_if_text import render_sweep, render_tornado, render_variants, render_what_if
 from planner.results.explanation import Explanation, TechniqueAnswer
 from planner.results.fleet import InferenceEstimate
 from planner.results.frontier import Frontier

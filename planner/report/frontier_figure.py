@@ -7,7 +7,21 @@ import itertools
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from planner.drawing.charts import Branch, Breakpoint, Labels, Ranged, Run, Stack, Trace, curve, panel, ranged, stacked
+from planner.drawing.charts import (
+    Branch,
+    Breakpoint,
+    Labels,
+    Ranged,
+    Run,
+    Stack,
+    Swing,
+    Trace,
+    curve,
+    panel,
+    ranged,
+    stacked,
+    swings,
+)
 from planner.drawing.scene import (
     HEAT,
     SERIES,
@@ -31,7 +45,6 @@ from planner.drawing.scene import (
     wrap,
 )
 from planner.report import words
-from planner.report.analysis_figures import tornado_figure
 from planner.report.frontier_text import (
     BEST_VALUE,
     about_plan,
@@ -41,10 +54,18 @@ from planner.report.frontier_text import (
     format_optimality,
     format_summary,
 )
-from planner.report.plan_figures import COST_LABEL, MONTH_LABEL, NARROW, Figure, Table, item_name
+from planner.report.plan_figures import COST_LABEL, MONTH_LABEL, MOST_BARS, NARROW, Figure, Table, item_name
 from planner.report.plan_sections import batch, format_place, kernels, techniques
 from planner.report.plan_sections import item_name as line_name
-from planner.report.sweep_text import axis_name, describe_hardware, format_axis_values, monthly_usd, serves
+from planner.report.what_if_text import (
+    axis_name,
+    describe_hardware,
+    effect_of,
+    format_axis_values,
+    is_visible,
+    monthly_usd,
+    serves,
+)
 from planner.results.explanation import describe_job_differences, method_name
 from planner.results.frontier import (
     Curve,
@@ -536,6 +557,48 @@ def _scale(low: float, high: float, has_gaps: bool, label: str) -> Iterator[Shap
     if has_gaps:
         yield Rect(x, 2, 12, 12, "soft")
         yield Text(x + 18, 12, "no plan")
+
+
+def tornado_figure(found: Tornado, most: int = MOST_BARS) -> Figure | None:
+    """Return what a change of each limit, price and estimate does to the plan; None where nothing has an effect.
+
+    `most` are the bars that are drawn; the table has all.
+    """
+    by_time = found.better == "sooner"
+    visible = [(name, bar) for name, bar in found.lines if is_visible(found, bar)]
+    if not visible:
+        return None
+    share, unit = f"{found.by * 100:.3g} %", "hours" if by_time else "dollars"
+    show = words.hours if by_time else _signed
+    rows, table = [], []
+    for name, bar in visible:
+        down, up = (effect_of(end, found.base, by_time) for end in (bar.down, bar.up))
+        texts = ["no plan" if change is None else show(change) for change in (down, up)]
+        label = words.sanitise(name)
+        rows.append(Swing(label, down, up, f"{label}: {texts[0]} at {bar.down.value}, {texts[1]} at {bar.up.value}"))
+        table.append((label, bar.base, f"{bar.down.value}: {texts[0]}", f"{bar.up.value}: {texts[1]}"))
+    idle = [words.sanitise(name) for name, bar in found.lines if not is_visible(found, bar)]
+    lead = f"Each limit, price and estimate alone, {share} down and up; the largest effect: {rows[0].label}"
+    names = (f"{share} less", f"{share} more")
+    title = f"change of the expected {'hours' if by_time else 'cost'}"
+    draw = functools.partial(
+        swings,
+        rows[:most],
+        Caption("What the plan depends on", lead, title),
+        names,
+        _hours_tick if by_time else _signed,
+    )
+    notes = (f"No effect: {'; '.join(idle)}.",) if idle else ()
+    head = ("what", "now", f"{unit} at {share} less", f"{unit} at {share} more")
+    return Figure("tornado", "What the plan depends on", f"{lead}.", draw, Table(head, tuple(table)), notes)
+
+
+def _signed(value: float) -> str:
+    return f"{'+' if value > 0 else ''}{words.usd(value)}"
+
+
+def _hours_tick(value: float) -> str:
+    return words.plain_number(value)
 
 
 def tornado_scene(answer: Tornado, width: float) -> Scene:

@@ -15,11 +15,21 @@ from planner import generation
 from planner.drawing.scene import PALETTE, to_svg
 from planner.errors import Fault, ScenarioError
 from planner.report import plan_sections, plan_text, words
-from planner.report.analysis_figures import alternative_figures, price_figures, simulation_figures, tornado_figure
 from planner.report.explanation_text import binding_line, format_near_miss, format_relaxation, past_line, step_lines
-from planner.report.frontier_figure import frontier_data, frontier_figure
+from planner.report.frontier_figure import frontier_data, frontier_figure, tornado_figure
 from planner.report.plan_answer import render_answer, risks_of, risks_of_jobs
-from planner.report.plan_figures import NARROW, WIDE, Figure, Table, bill_figure, memory_figure, timetable_figure
+from planner.report.plan_figures import (
+    NARROW,
+    WIDE,
+    Figure,
+    Table,
+    alternative_figures,
+    bill_figure,
+    memory_figure,
+    price_figures,
+    simulation_figures,
+    timetable_figure,
+)
 from planner.report.words import sanitise
 from planner.results.explanation import Explanation
 from planner.results.plan import Assignment, Plan
