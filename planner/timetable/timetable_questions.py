@@ -69,7 +69,7 @@ def shared_limit_costs(problem: Timetable, schedule: Schedule) -> tuple[SharedLi
     """
     if problem.objective != "cost" or len(problem.tasks) > MOST_TASKS:
         return ()
-    found, last = [], objective_value(replace(problem, objective="last"), schedule)
+    costs, last = [], objective_value(replace(problem, objective="last"), schedule)
     for name, current, without in relaxed_shares(problem):
         result = solve_timetable(without, SearchLimits(hint=schedule, work=SEARCH_WORK))
         if result.objective is None or result.schedule is None:
@@ -77,8 +77,8 @@ def shared_limit_costs(problem: Timetable, schedule: Schedule) -> tuple[SharedLi
         usd = (objective_value(problem, schedule) - result.objective) / UNITS_PER_USD
         if usd >= MIN_SAVING_USD:
             hours = (last - objective_value(replace(without, objective="last"), result.schedule)) / 60
-            found.append(SharedLimit(limit=name, current=current, saving_usd=usd, saving_hours=hours))
-    return tuple(sorted(found, key=lambda limit: -limit.saving_usd))
+            costs.append(SharedLimit(limit=name, current=current, saving_usd=usd, saving_hours=hours))
+    return tuple(sorted(costs, key=lambda limit: -limit.saving_usd))
 
 
 def relaxed_shares(problem: Timetable) -> Iterator[tuple[str, float, Timetable]]:
@@ -155,9 +155,9 @@ def explain_timetable(prepared: PreparedScenario, built: BuiltTimetable) -> Infe
     for limit in limits:
         if len([way for way in ways if way]) < MAX_WAYS and (value := _least(problem, limit)) is not None:
             ways.append(_verified(prepared, [limit.change(value)]))
-    found = [way for way in ways if way] or [_verified(prepared, _together(prepared, problem, limits))]
+    shown = [way for way in ways if way] or [_verified(prepared, _together(prepared, problem, limits))]
     return Infeasible(
-        relax=tuple(relaxation.model_copy(update={"way": k + 1}) for k, way in enumerate(found) for relaxation in way)
+        relax=tuple(relaxation.model_copy(update={"way": k + 1}) for k, way in enumerate(shown) for relaxation in way)
     )
 
 
@@ -183,15 +183,15 @@ def _limits(prepared: PreparedScenario, built: BuiltTimetable) -> list[_Limit]:
     for place, resource in built.shared.stock.items():
         if (number := inline.get(prepared.market.offers[place])) is not None:
             named.append((resource, f"offers.{number}.stock"))
-    found = [_resource_limit(problem, number, path) for number, path in named]
+    enlarged = [_resource_limit(problem, number, path) for number, path in named]
     pools = (built.shared.budget, built.shared.outlay)
-    found += [_pool_limit(problem, pool) for pool in pools if pool is not None]
+    enlarged += [_pool_limit(problem, pool) for pool in pools if pool is not None]
     first = 0
     for number, budget in enumerate(limits.budgets):
         count = len(budget.periods(problem.horizon / 60))
-        found.append(_period_limit(problem, number, range(first, first + count)))
+        enlarged.append(_period_limit(problem, number, range(first, first + count)))
         first += count
-    return found
+    return enlarged
 
 
 def _resource_limit(problem: Timetable, number: int, path: str) -> _Limit:
@@ -358,7 +358,7 @@ def explain_over_time(prepared: PreparedScenario, query: WhyNotQuery | None, opt
     started, scenario = perf_counter(), prepared.scenario
     built = build_timetable(prepared)
     plan = solve_built(prepared, built, options, started, explains=False)  # the limits that bind are found below
-    found = Explanation(
+    explanation = Explanation(
         scenario=scenario.name,
         cut=plan.cut,
         status=plan.status,
@@ -369,10 +369,10 @@ def explain_over_time(prepared: PreparedScenario, query: WhyNotQuery | None, opt
         hours=plan.hours.expected if plan.hours else None,
     )
     if query is not None:
-        return found.model_copy(update={"why_not": _why_not(prepared, plan, query)})
+        return explanation.model_copy(update={"why_not": _why_not(prepared, plan, query)})
     if plan.status == "infeasible":
-        return found.model_copy(update=dict(explain_timetable(prepared, built)))
-    return found.model_copy(update={"binding": tuple(_binding(_relaxed(prepared, built), plan))})
+        return explanation.model_copy(update=dict(explain_timetable(prepared, built)))
+    return explanation.model_copy(update={"binding": tuple(_binding(_relaxed(prepared, built), plan))})
 
 
 def _describe(plan: Plan) -> str:
@@ -387,17 +387,17 @@ def _relaxed(prepared: PreparedScenario, built: BuiltTimetable) -> dict[str, tup
     A limit on what is used at one time may keep candidates out of the timetable because they exceed it alone: they
     take part in the timetable without it.
     """
-    found = {name: (current, without) for name, current, without in relaxed_timetables(built.problem)}
+    timetables = {name: (current, without) for name, current, without in relaxed_timetables(built.problem)}
     for limit, value in given_peaks(prepared.scenario.limits):
         if not limit.is_of_dollars and any(candidates.rejected[limit.exceeded] for candidates in prepared.screened):
             lifted = change_scenario(prepared.scenario, [f"{limit.path}=null"])
-            found[limit.path] = value, build_timetable(prepare(lifted, prepared.library, prepared)).problem
-    return found
+            timetables[limit.path] = value, build_timetable(prepare(lifted, prepared.library, prepared)).problem
+    return timetables
 
 
 def _binding(relaxed: Mapping[str, tuple[float | str, Timetable]], plan: Plan) -> Iterator[Binding]:
     """Yield every limit without which the timetable is better, the largest saving first."""
-    found = []
+    bindings = []
     for name, (current, without) in relaxed.items():
         unit = 60 if without.objective == "last" else UNITS_PER_USD
         result = solve_timetable(without, SearchLimits(work=QUESTION_WORK))
@@ -409,8 +409,8 @@ def _binding(relaxed: Mapping[str, tuple[float | str, Timetable]], plan: Plan) -
         last = max(result.schedule.end(without, index) for index in range(len(without.tasks))) / 60
         hours = (plan.hours.at_confidence if plan.hours else last) - last
         usd = saving if without.objective == "cost" else None
-        found.append(Binding(limit=name, current=current, saving=saving, saving_usd=usd, saving_hours=hours))
-    yield from sorted(found, key=lambda binding: -binding.saving)
+        bindings.append(Binding(limit=name, current=current, saving=saving, saving_usd=usd, saving_hours=hours))
+    yield from sorted(bindings, key=lambda binding: -binding.saving)
 
 
 def _why_not(prepared: PreparedScenario, plan: Plan, query: WhyNotQuery) -> WhyNot:
@@ -470,11 +470,11 @@ def _earliest_hours(problem: Timetable, index: int) -> tuple[float, float] | Non
 
 def _runs_so(plan: Plan, forced: Plan, query: WhyNotQuery) -> bool:
     """Return whether the job runs on the same machines in both, by the hours of the query."""
-    one, other = plan.jobs[query.job], forced.jobs[query.job]
-    hours = {"start": one.start_at_hours, "end": one.end_at_hours}
+    job, other = plan.jobs[query.job], forced.jobs[query.job]
+    hours = {"start": job.start_at_hours, "end": job.end_at_hours}
     if any((hours[key] or 0.0) > latest + ROUNDED_HOURS for key, latest in query.times.items()):
         return False
-    return (one.offer, one.gpus, one.techniques.method) == (other.offer, other.gpus, other.techniques.method)
+    return (job.offer, job.gpus, job.techniques.method) == (other.offer, other.gpus, other.techniques.method)
 
 
 # The replays of a timetable. The order of the plan holds: a job starts at its planned start, or as soon after it as
@@ -526,7 +526,7 @@ def shift_timetable(
     shared = [
         (shared_thing, np.zeros((runs, shared_thing.units))) for shared_thing in _shared_things(plan, scenario, library)
     ]
-    found: dict[int, ShiftedJob] = {}
+    shifted: dict[int, ShiftedJob] = {}
     ends: dict[int, Floats] = {}
     for place in sorted(range(len(parts)), key=lambda n: (parts[n].start_at_hours, n)):
         job = parts[place]
@@ -548,8 +548,8 @@ def shift_timetable(
         outlasts = (end > closes + SLACK_HOURS) | ~np.isfinite(end)
         end = np.where(np.isfinite(end), end, start + outcomes[place].hours)
         outcome = replace(outcomes[place], hours=end, done=outcomes[place].done & ~outlasts)
-        found[place] = ShiftedJob(outcome, start, outlasts)
-    return [found[place] for place in range(len(parts))]
+        shifted[place] = ShiftedJob(outcome, start, outlasts)
+    return [shifted[place] for place in range(len(parts))]
 
 
 def _shared_things(plan: Plan, scenario: Scenario, library: Library) -> Iterator[_Shared]:
