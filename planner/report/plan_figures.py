@@ -180,8 +180,8 @@ def _memory_rows(job: Assignment) -> list[tuple[str, float]]:
     parts = [(_part(name), round(size, 1)) for name, size in {**vram.parts, **vram.set_aside}.items()]
     needed, usable = round(vram.peak, 1), round(vram.usable, 1)
     added = needed - math.fsum(size for _, size in parts)
-    what = OVERHEAD if added >= -0.05 * len(parts) else "less in the observed run"
-    parts += [(what, added)] if abs(added) >= 0.05 else []
+    label = OVERHEAD if added >= -0.05 * len(parts) else "less in the observed run"
+    parts += [(label, added)] if abs(added) >= 0.05 else []
     return [*parts, ("needed", needed), ("free", usable - needed), (f"usable on {job.gpu}", usable)]
 
 
@@ -197,7 +197,7 @@ def timetable_figure(plan: Plan) -> Figure:
     """Return the stages of one job, or which job runs where and when."""
     if len(plan.jobs) == 1 and not plan.is_timetable:
         return _stages(plan.jobs[0])
-    found = machine_lanes(plan) if plan.is_timetable else [(format_place(job, False), [job]) for job in plan.jobs]
+    places = machine_lanes(plan) if plan.is_timetable else [(format_place(job, False), [job]) for job in plan.jobs]
     rows = [
         Lane(
             words.sanitise(name),
@@ -215,7 +215,7 @@ def timetable_figure(plan: Plan) -> Figure:
                 if any(job.reservation == number for job in jobs)
             ),
         )
-        for name, jobs in found[:MAX_BARS_OF_JOBS]
+        for name, jobs in places[:MAX_BARS_OF_JOBS]
     ]
     table = [
         (_name(job), format_place(job), f"{job.start_at_hours:.1f} h", f"{round_up(job.finish_hours, 1):.1f} h",
@@ -357,12 +357,12 @@ def _parts(job: Assignment) -> Iterator[tuple[str, float, str]]:
     if waiting > 0:
         yield "waiting", waiting, WAITING
     work = job.training_hours - waiting
-    what = "answering" if job.inference else "training"
+    work_name = "answering" if job.inference else "training"
     on_spot = work * min(1.0, max(0.0, job.spot_share))
     if on_spot > 0:
-        yield f"{what} on spot", on_spot, ON_SPOT
+        yield f"{work_name} on spot", on_spot, ON_SPOT
     if work - on_spot > 1e-6:
-        yield f"{what} on demand" if on_spot > 0 else what, work - on_spot, BY_THE_HOUR
+        yield f"{work_name} on demand" if on_spot > 0 else work_name, work - on_spot, BY_THE_HOUR
     yield from ((name, hours, STAGE) for name, hours in job.stage_hours.items() if hours > 0 and name not in before)
 
 
@@ -442,13 +442,13 @@ def _framework_of(job: Assignment) -> str:
 
 def _explained(explanation: Explanation | None, job: str, by: str) -> Rows:
     """Return the alternatives that `explain` found, by rising cost."""
-    found = (
+    alternatives = (
         [alternative for alternative in explanation.alternatives if alternative.job == job and alternative.by == by]
         if explanation
         else []
     )
     rows = []
-    for option in sorted(found, key=_by_cost):
+    for option in sorted(alternatives, key=_by_cost):
         name = words.sanitise(option.name)
         took = words.hours(option.hours) if option.hours is not None else ""
         cost = words.usd(option.cost_usd) if option.cost_usd is not None else ""
@@ -504,8 +504,8 @@ def _compared(key: str, title: str, rows: Rows) -> list[Figure]:
     named = f"the plan has {chosen[0].label}, {chosen[0].words}" if chosen else ""
     cheapest = min(allowed, key=lambda bar: bar.value)
     least = f"the cheapest is {cheapest.label}, {cheapest.words}" if not cheapest.is_chosen else ""
-    what = title if title.startswith("GPU") else title[0].lower() + title[1:]
-    lead = "; ".join(text for text in (f"Least cost by {what}", named, least) if text)
+    noun = title if title.startswith("GPU") else title[0].lower() + title[1:]
+    lead = "; ".join(text for text in (f"Least cost by {noun}", named, least) if text)
     draw = functools.partial(ranged, bars, Caption(title, lead))
     return [Figure(key, title, f"{lead}.", draw, Table(HEADER, tuple(row for _, row in rows)))]
 
@@ -547,18 +547,18 @@ REPLAY_HIGH = 190.0
 """Height of the work done over time."""
 
 
-def simulation_scene(found: Simulation, width: float) -> Scene:
+def simulation_scene(simulation: Simulation, width: float) -> Scene:
     """Return one replay, the distributions of cost and of hours next to each other, and the policies."""
-    summary = words.sanitise(" ".join(format_summary(found)))
+    summary = words.sanitise(" ".join(format_summary(simulation)))
     rows: list[list[Scene]] = []
-    job = next((job for job in found.jobs if job.told is not None), None)
+    job = next((job for job in simulation.jobs if job.told is not None), None)
     if job is not None and job.told is not None:
-        rows += _replay(job, job.told, len(found.jobs) > 1, width)
+        rows += _replay(job, job.told, len(simulation.jobs) > 1, width)
     half = (width - GAP) / 2
-    spreads = [figure for figure in simulation_figures(found) if figure.key in ("cost-runs", "hours-runs")]
+    spreads = [figure for figure in simulation_figures(simulation) if figure.key in ("cost-runs", "hours-runs")]
     if spreads:
         rows.append([headed((spread.draw or _in_words(spread))(half), spread.title) for spread in spreads])
-    if policies := list(_policy_bars(found)):
+    if policies := list(_policy_bars(simulation)):
         title = "Mean cost of policies on the same markets"
         rows.append([headed(ranged(policies, Caption(title, title), width), title)])
     return joined(rows, summary, summary)
@@ -575,9 +575,9 @@ def _in_words(spread: Figure) -> Callable[[float], Scene]:
     return draw
 
 
-def _policy_bars(found: Simulation) -> Iterator[Ranged]:
+def _policy_bars(simulation: Simulation) -> Iterator[Ranged]:
     """Yield a bar per policy with its cost, where there are several; the planned one in colour."""
-    for name, figures in found.policies.items() if len(found.policies) > 1 else ():
+    for name, figures in simulation.policies.items() if len(simulation.policies) > 1 else ():
         if figures.cost_usd is not None:
             met = figures.deadline_hit_rate
             in_time = f", {format_frequency(met)} in time" if met is not None else ""
@@ -627,27 +627,35 @@ def _bands(timeline: Timeline) -> Iterator[Lane]:
             yield Lane(f"runs on {running.removeprefix('on ')}", tuple(ran))
 
 
-def simulation_figures(found: Simulation) -> list[Figure]:
+def simulation_figures(simulation: Simulation) -> list[Figure]:
     """Return the distributions of cost and of hours over the replays, with the figures of the plan."""
-    if found.cost_usd is None or found.hours is None or found.predicted is None:
+    if simulation.cost_usd is None or simulation.hours is None or simulation.predicted is None:
         return []
-    summary = words.sanitise(" ".join(format_summary(found)))
-    cost = [(found.predicted.cost_usd, f"plan {words.usd(found.predicted.cost_usd)}", "ink")]
-    if found.budget_usd is not None:
-        cost.append((found.budget_usd, f"budget {words.usd(found.budget_usd)}", "accent"))
-    hours = [(found.predicted.hours, f"plan, {words.likely(found.predicted.hours)}", "ink")]
-    deadlines = {job.deadline_hours for job in found.jobs if job.deadline_hours is not None}
+    summary = words.sanitise(" ".join(format_summary(simulation)))
+    cost = [(simulation.predicted.cost_usd, f"plan {words.usd(simulation.predicted.cost_usd)}", "ink")]
+    if simulation.budget_usd is not None:
+        cost.append((simulation.budget_usd, f"budget {words.usd(simulation.budget_usd)}", "accent"))
+    hours = [(simulation.predicted.hours, f"plan, {words.likely(simulation.predicted.hours)}", "ink")]
+    deadlines = {job.deadline_hours for job in simulation.jobs if job.deadline_hours is not None}
     if len(deadlines) == 1:
         limit = deadlines.pop()
         hours.append((limit, f"deadline {words.given_hours(limit)} h", "accent"))
     figures = []
     for key, title, spread, bins, marks, show, axis_title in (
-        ("cost-runs", "Simulated cost", found.cost_usd, found.cost_histogram, cost, words.usd, "dollars"),
-        ("hours-runs", "Simulated finish", found.hours, found.hours_histogram, hours, words.hours, "hours until done"),
+        ("cost-runs", "Simulated cost", simulation.cost_usd, simulation.cost_histogram, cost, words.usd, "dollars"),
+        (
+            "hours-runs",
+            "Simulated finish",
+            simulation.hours,
+            simulation.hours_histogram,
+            hours,
+            words.hours,
+            "hours until done",
+        ),
     ):
-        figures += _spread(key, title, spread, bins, marks, show, f"{axis_title}, {found.runs:,} runs")
+        figures += _spread(key, title, spread, bins, marks, show, f"{axis_title}, {simulation.runs:,} runs")
     if figures:
-        table, notes = _policies(found), tuple(map(words.sanitise, found.notes))
+        table, notes = _policies(simulation), tuple(map(words.sanitise, simulation.notes))
         figures.append(Figure("policies", "Policies on the same markets", summary, None, table, notes))
     return figures
 
@@ -675,10 +683,10 @@ def _spread(
     return [Figure(key, title, f"{lead}.", draw, Table(("from, to", "runs"), rows), notes)]
 
 
-def _policies(found: Simulation) -> Table:
+def _policies(simulation: Simulation) -> Table:
     """Return the figures of each policy; of the plan alone where there is no spot."""
     rows = []
-    policies: Mapping[str, ReplayFigures | Simulation] = found.policies or {PLANNED: found}
+    policies: Mapping[str, ReplayFigures | Simulation] = simulation.policies or {PLANNED: simulation}
     for name, figures in policies.items():
         cost, hours, met = figures.cost_usd, figures.hours, figures.deadline_hit_rate
         rows.append(

@@ -108,12 +108,12 @@ def _answers(answers: MeasuredAnswers) -> str:
 def _generation(compared: GenerationComparison) -> list[str]:
     rate, predicted = compared.output_tokens_per_second, compared.predicted_output_tokens_per_second
     lines = [f"{words.significant(rate)} output tokens/s observed, {words.significant(predicted)} predicted"]
-    for what, seen, thought in (
+    for name, seen, thought in (
         ("first token", compared.ttft_seconds, compared.predicted_ttft_seconds),
         ("per token", compared.tpot_seconds, compared.predicted_tpot_seconds),
     ):
         if seen is not None:
-            lines.append(f"{what} {words.significant(seen)} s observed, {words.significant(thought)} s predicted")
+            lines.append(f"{name} {words.significant(seen)} s observed, {words.significant(thought)} s predicted")
     return lines
 
 
@@ -160,44 +160,44 @@ MIN_CAUSE_HOURS = 0.05
 """Parts of a difference up to this are not shown."""
 
 
-def render_tracking(found: Tracking) -> str:
+def render_tracking(tracking: Tracking) -> str:
     """Return the text of a tracked job."""
-    lines = words.wrap_lines(_summary(found), words.width(), 2)
-    lines += ["", *words.section("Done", words.wrap_all(_done(found), line_room(), 2))]
-    lines += words.section("Speed", words.wrap_all(_speed(found), line_room(), 2))
-    if found.observed.peak_vram_gib is not None:
-        lines += words.section("Memory", words.wrap_all(_memory(found), line_room(), 2))
-    lines += phase_sections(found.phases, found.answers)
-    lines += words.section("End", words.wrap_all(_end(found), line_room(), 2))
-    if found.chain is not None:
-        lines += words.section("Chain", words.wrap_all(_chain(found.chain), line_room(), 2))
-    lines += words.section("Because", _causes(found))
-    for choice in found.choices:
+    lines = words.wrap_lines(_summary(tracking), words.width(), 2)
+    lines += ["", *words.section("Done", words.wrap_all(_done(tracking), line_room(), 2))]
+    lines += words.section("Speed", words.wrap_all(_speed(tracking), line_room(), 2))
+    if tracking.observed.peak_vram_gib is not None:
+        lines += words.section("Memory", words.wrap_all(_memory(tracking), line_room(), 2))
+    lines += phase_sections(tracking.phases, tracking.answers)
+    lines += words.section("End", words.wrap_all(_end(tracking), line_room(), 2))
+    if tracking.chain is not None:
+        lines += words.section("Chain", words.wrap_all(_chain(tracking.chain), line_room(), 2))
+    lines += words.section("Because", _causes(tracking))
+    for choice in tracking.choices:
         lines += words.section(
-            "Now" if choice is found.choices[0] else "", words.wrap_lines(_choice(choice), line_room(), 3)
+            "Now" if choice is tracking.choices[0] else "", words.wrap_lines(_choice(choice), line_room(), 3)
         )
-    lines += words.section("Logs", words.wrap_all(found.logs, line_room(), 2))
-    lines += words.section("Notes", words.wrap_all(found.notes, line_room(), 3))
+    lines += words.section("Logs", words.wrap_all(tracking.logs, line_room(), 2))
+    lines += words.section("Notes", words.wrap_all(tracking.notes, line_room(), 3))
     return "\n".join(line.rstrip() for line in lines)
 
 
-def _summary(found: Tracking) -> str:
-    end, chance = found.projected, found.projected.deadline_probability
+def _summary(tracking: Tracking) -> str:
+    end, chance = tracking.projected, tracking.projected.deadline_probability
     text = (
-        f"{found.job}: {100 * found.observed.share_done:.0f} % done, ends after {words.likely(end.hours.expected)} "
-        f"for {words.usd(end.cost.expected)}"
+        f"{tracking.job}: {100 * tracking.observed.share_done:.0f} % done, "
+        f"ends after {words.likely(end.hours.expected)} for {words.usd(end.cost.expected)}"
     )
-    if chance is None or found.planned.deadline_hours is None:
+    if chance is None or tracking.planned.deadline_hours is None:
         return text
-    deadline = words.given_hours(found.planned.deadline_hours)
+    deadline = words.given_hours(tracking.planned.deadline_hours)
     return f"{text}, meets the {deadline} h deadline with {words.chance_text(chance)} probability"
 
 
-def _done(found: Tracking) -> list[str]:
-    seen = found.observed
+def _done(tracking: Tracking) -> list[str]:
+    seen = tracking.observed
     how = "spent" if seen.spent_is_given else "spent at the prices of the plan"
     lines = [
-        f"{seen.steps:,} of {found.planned.steps:,} steps in {words.hours(seen.elapsed_hours)}, "
+        f"{seen.steps:,} of {tracking.planned.steps:,} steps in {words.hours(seen.elapsed_hours)}, "
         f"{words.usd(seen.spent_usd)} {how}"
     ]
     if seen.restarts:
@@ -209,8 +209,8 @@ def _done(found: Tracking) -> list[str]:
     return lines
 
 
-def _speed(found: Tracking) -> list[str]:
-    seen, plan = found.observed, found.planned
+def _speed(tracking: Tracking) -> list[str]:
+    seen, plan = tracking.observed, tracking.planned
     planned = f"{words.significant(plan.tokens_per_second)} planned"
     if seen.tokens_per_second is None or seen.step_seconds is None:
         return [f"not timed; {planned}"]
@@ -227,16 +227,16 @@ def _speed(found: Tracking) -> list[str]:
     return lines
 
 
-def _memory(found: Tracking) -> list[str]:
-    seen, plan = found.observed, found.planned
+def _memory(tracking: Tracking) -> list[str]:
+    seen, plan = tracking.observed, tracking.planned
     return [
         f"{words.gib(seen.peak_vram_gib or 0.0)} of {words.gib(plan.usable_vram_gib)} GiB ({seen.peak_kind}), "
         f"{words.gib(seen.free_vram_gib or 0.0)} free; peak of {words.gib(plan.peak_vram_gib)} planned"
     ]
 
 
-def _end(found: Tracking) -> list[str]:
-    end, plan = found.projected, found.planned
+def _end(tracking: Tracking) -> list[str]:
+    end, plan = tracking.projected, tracking.planned
     lines = [
         f"{words.likely(end.hours.expected)} ({words.between(end.hours.low, end.hours.high)}), "
         f"{words.hours(end.left_hours)} left; {words.likely(plan.hours.expected)} planned",
@@ -260,17 +260,17 @@ def _chain(end: ChainEnd) -> list[str]:
         f"last end likely {words.plain_number(hours.expected)} h after the start of the plan, "
         f"{words.by(hours.at_confidence)}",
         *(
-            f"{words.sanitise(one.job)}: {words.given_hours(one.deadline_hours)} h deadline kept with "
-            f"{words.chance_text(one.probability)} probability; asked for: {words.probability_text(one.confidence)}"
-            for one in end.deadlines
+            f"{words.sanitise(due.job)}: {words.given_hours(due.deadline_hours)} h deadline kept with "
+            f"{words.chance_text(due.probability)} probability; asked for: {words.probability_text(due.confidence)}"
+            for due in end.deadlines
         ),
         f"{words.usd(end.cost.expected)} for all jobs ({words.usd_between(end.cost.low, end.cost.high)}), "
         f"{words.usd(end.cost_at_confidence)} at {sure} confidence{budget}",
     ]
 
 
-def _causes(found: Tracking) -> list[str]:
-    shown = [cause for cause in found.causes if abs(cause.hours) >= MIN_CAUSE_HOURS]
+def _causes(tracking: Tracking) -> list[str]:
+    shown = [cause for cause in tracking.causes if abs(cause.hours) >= MIN_CAUSE_HOURS]
     if not shown:
         return ["as planned within 3 minutes"]
     wide = max(len(cause.what) for cause in shown)
@@ -279,52 +279,54 @@ def _causes(found: Tracking) -> list[str]:
     ]
 
 
-def _choice(one: Choice) -> str:
-    chance = "" if one.deadline_probability is None else f", {words.chance_text(one.deadline_probability)} on time"
-    where = words.sanitise(f"{one.machines} at {one.provider}")
-    return f"{one.what}: {where}, {words.usd(one.cost_usd)}, {words.likely(one.hours.expected)} left{chance}"
+def _choice(choice: Choice) -> str:
+    chance = (
+        "" if choice.deadline_probability is None else f", {words.chance_text(choice.deadline_probability)} on time"
+    )
+    where = words.sanitise(f"{choice.machines} at {choice.provider}")
+    return f"{choice.what}: {where}, {words.usd(choice.cost_usd)}, {words.likely(choice.hours.expected)} left{chance}"
 
 
 # The result of `calibrate` for a probe as text: the verdict, then what was measured and what was compared.
 
 
-def render_probe(found: ProbeVerdict) -> str:
+def render_probe(verdict: ProbeVerdict) -> str:
     """Return the text of a verdict: what to do and what it costs in the first line."""
-    lines = [*words.wrap_lines(_verdict_line(found), words.width(), 3), ""]
-    lines += [found.block.rstrip(), ""] if found.measured else []
-    step = found.step_seconds
+    lines = [*words.wrap_lines(_verdict_line(verdict), words.width(), 3), ""]
+    lines += [verdict.block.rstrip(), ""] if verdict.measured else []
+    step = verdict.step_seconds
     speed = [
         f"{words.significant(step.planned)} s per step planned "
         f"({words.significant(step.low)} to {words.significant(step.high)})"
     ]
     if step.measured is not None:
-        speed[0] = f"{words.significant(step.measured)} s per step over {found.timed_steps:,} steps; " + speed[0]
+        speed[0] = f"{words.significant(step.measured)} s per step over {verdict.timed_steps:,} steps; " + speed[0]
     lines += words.section("Speed", words.wrap_all(speed, line_room(), 2))
-    lines += words.section("Memory", words.wrap_all(_probed_memory(found), line_room(), 2))
-    for number, one in enumerate(found.choices):
-        lines += words.section("" if number else "Ways", words.wrap_lines(_way(one), line_room(), 3))
-    lines += words.section("Notes", words.wrap_all(found.notes, line_room(), 3))
+    lines += words.section("Memory", words.wrap_all(_probed_memory(verdict), line_room(), 2))
+    for number, choice in enumerate(verdict.choices):
+        lines += words.section("" if number else "Ways", words.wrap_lines(_way(choice), line_room(), 3))
+    lines += words.section("Notes", words.wrap_all(verdict.notes, line_room(), 3))
     return "\n".join(line.rstrip() for line in lines)
 
 
-def _verdict_line(found: ProbeVerdict) -> str:
-    best = found.choices[0]
+def _verdict_line(verdict: ProbeVerdict) -> str:
+    best = verdict.choices[0]
     there = f"{words.usd(best.cost_usd)}, {words.likely(best.hours.expected)}"
-    planned = f"{words.usd(found.planned_usd)} planned"
+    planned = f"{words.usd(verdict.planned_usd)} planned"
     where = words.sanitise(f"{best.machines} at {best.provider}")
-    if found.is_kept:
-        return f"{found.job}: keep {where}: {there} ({planned}); {found.reason}"
+    if verdict.is_kept:
+        return f"{verdict.job}: keep {where}: {there} ({planned}); {verdict.reason}"
     if not best.meets_limits:
         why = f"nothing meets the limits, and here it is {there} ({planned})"
-        return f"{found.job}: give back {where}: {why}; {found.reason}"
+        return f"{verdict.job}: give back {where}: {why}; {verdict.reason}"
     if best.what == "change":
-        return f"{found.job}: change to {best.change}: {there} ({planned}); {found.reason}"
-    return f"{found.job}: give back, and rent {where}: {there} ({planned}); {found.reason}"
+        return f"{verdict.job}: change to {best.change}: {there} ({planned}); {verdict.reason}"
+    return f"{verdict.job}: give back, and rent {where}: {there} ({planned}); {verdict.reason}"
 
 
-def _probed_memory(found: ProbeVerdict) -> list[str]:
-    memory = found.memory
-    if found.status == "oom":
+def _probed_memory(verdict: ProbeVerdict) -> list[str]:
+    memory = verdict.memory
+    if verdict.status == "oom":
         return [
             f"ran out of {words.gib(memory.usable)} GiB; {words.gib(memory.allocated_planned)} GiB planned (allocated)"
         ]
@@ -334,13 +336,15 @@ def _probed_memory(found: ProbeVerdict) -> list[str]:
     return lines
 
 
-def _way(one: ProbeChoice) -> str:
-    chance = "" if one.deadline_probability is None else f", {words.chance_text(one.deadline_probability)} on time"
-    where = words.sanitise(f"{one.machines} at {one.provider}")
-    how = f"change to {one.change} on {where}" if one.what == "change" else where
-    name = {"keep": "keep", "change": "", "give back": "rent"}[one.what]
-    limits = "" if one.meets_limits else "; misses the limits"
-    return f"{name} {how}: {words.usd(one.cost_usd)}, {words.likely(one.hours.expected)}{chance}{limits}".strip()
+def _way(choice: ProbeChoice) -> str:
+    chance = (
+        "" if choice.deadline_probability is None else f", {words.chance_text(choice.deadline_probability)} on time"
+    )
+    where = words.sanitise(f"{choice.machines} at {choice.provider}")
+    how = f"change to {choice.change} on {where}" if choice.what == "change" else where
+    name = {"keep": "keep", "change": "", "give back": "rent"}[choice.what]
+    limits = "" if choice.meets_limits else "; misses the limits"
+    return f"{name} {how}: {words.usd(choice.cost_usd)}, {words.likely(choice.hours.expected)}{chance}{limits}".strip()
 
 
 MIN_SHARE = 0.005
@@ -401,15 +405,15 @@ def render_estimate(estimate: Estimate) -> str:
 def _estimate_summary(estimate: Estimate) -> str:
     """Return whether it fits, the memory and the speed with its interval; without room, less of the memory."""
     vram = estimate.vram_gib
-    what = f"{words.sanitise(estimate.architecture)} on {words.gpus(estimate.gpus, estimate.gpu)}"
+    where = f"{words.sanitise(estimate.architecture)} on {words.gpus(estimate.gpus, estimate.gpu)}"
     if vram.fits:
         taken, speed = words.gib(vram.peak), plan_sections.rate(estimate)
         rooms = (f"fits, {taken} of {words.gib(vram.usable)} GiB", f"fits, {taken} GiB", "fits")
         wordings = [f"{room}, {speed}" for room in rooms]
     else:
         wordings = [f"does not fit: {words.gib(estimate.short_gib)} GiB short of {words.gib(vram.usable)} GiB"]
-    form = next((form for form in wordings if len(what) + len(form) + 2 <= words.width()), wordings[-1])
-    return f"{words.shorten(what, words.width() - len(form) - 2)}: {form}"
+    form = next((form for form in wordings if len(where) + len(form) + 2 <= words.width()), wordings[-1])
+    return f"{words.shorten(where, words.width() - len(form) - 2)}: {form}"
 
 
 def _train(estimate: Estimate) -> list[str]:
@@ -453,13 +457,13 @@ def _memory_bars(estimate: Estimate) -> list[str]:
 def _step_bars(estimate: Estimate) -> list[str]:
     """Return a bar for each part of the step, on the scale of the step."""
     step = estimate.step_seconds
-    each = f"{words.significant(step.total)} s per step"
+    per_step = f"{words.significant(step.total)} s per step"
     if not estimate.vram_gib.fits:
-        each += f", {plan_sections.rate(estimate)} if it did fit"
+        per_step += f", {plan_sections.rate(estimate)} if it did fit"
     elif estimate.unit == "tokens":
         counted = words.significant(estimate.processed_tokens_per_second)
-        each += f", {counted} tokens/s with {'padding' if estimate.packing == 'padded' else 'unfilled positions'}"
-    lines = words.wrap_lines(each, line_room(), 1)
+        per_step += f", {counted} tokens/s with {'padding' if estimate.packing == 'padded' else 'unfilled positions'}"
+    lines = words.wrap_lines(per_step, line_room(), 1)
     if estimate.gpus > 1:  # traffic and computation overlap, so that a part may take longer than its bar
         lines += words.wrap_lines("time that each part adds, without what overlaps with another part", line_room(), 2)
     decimals = max(0, 2 - math.floor(math.log10(step.total))) if step.total > 0 else 0
@@ -535,55 +539,60 @@ POLICY_NAMES = {OPTIMUM: "offline optimum"}
 """Names on the screen that differ from those of the data."""
 
 
-def render_simulation(found: Simulation) -> str:
+def render_simulation(simulation: Simulation) -> str:
     """Return the text of a simulation without a final newline."""
-    if not found.jobs or found.predicted is None or found.cost_usd is None or found.hours is None:
-        first, *rest = render_infeasible(found.plan)
-        return "\n".join([first, *cut_lines(found.plan.cut), *rest])
-    lines = [*format_summary(found), *words.lines_below_first(found.fixed), *cut_lines(found.plan.cut), ""]
-    cost, hours = found.cost_usd, found.hours
+    if not simulation.jobs or simulation.predicted is None or simulation.cost_usd is None or simulation.hours is None:
+        first, *rest = render_infeasible(simulation.plan)
+        return "\n".join([first, *cut_lines(simulation.plan.cut), *rest])
+    lines = [
+        *format_summary(simulation),
+        *words.lines_below_first(simulation.fixed),
+        *cut_lines(simulation.plan.cut),
+        "",
+    ]
+    cost, hours = simulation.cost_usd, simulation.hours
     spread = f"{words.usd_between(cost.p05, cost.p95)} in 90 % of runs, median {words.usd(cost.p50)}"
-    lines += words.section("Cost", [spread, *_budget(found)])
-    lines += _draw_histogram(found.cost_histogram, words.usd)
+    lines += words.section("Cost", [spread, *_budget(simulation)])
+    lines += _draw_histogram(simulation.cost_histogram, words.usd)
     spread = f"{words.between(hours.p05, hours.p95)} in 90 % of runs, median {words.hours(hours.p50)}"
-    lines += words.section("Hours", [spread, *_deadline(found)])
-    lines += _draw_histogram(found.hours_histogram, words.hours)
-    if found.spot_share:
-        lines += words.section("Spot", words.wrap_lines(_spot(found), line_room(), 3))
-    if len(found.policies) > 1:
-        lines += ["", *_policies(found.policies)]
-    if any(job.end_at_hours for job in found.jobs):
-        lines += ["", *_jobs_in_turn(found.jobs)]
-    elif len(found.jobs) > 1:
-        lines += ["", *_jobs(found.jobs)]
-    lines += ["", *words.section("Sampled", words.wrap_lines("; ".join(_sources(found)), line_room(), 5))]
-    if (subject := shown_by(found)) is not None:
-        lines += ["", *subject.replays(found)]
-    return "\n".join([*lines, *words.section("Notes", words.wrap_all(found.notes, line_room(), 3))])
+    lines += words.section("Hours", [spread, *_deadline(simulation)])
+    lines += _draw_histogram(simulation.hours_histogram, words.hours)
+    if simulation.spot_share:
+        lines += words.section("Spot", words.wrap_lines(_spot(simulation), line_room(), 3))
+    if len(simulation.policies) > 1:
+        lines += ["", *_policies(simulation.policies)]
+    if any(job.end_at_hours for job in simulation.jobs):
+        lines += ["", *_jobs_in_turn(simulation.jobs)]
+    elif len(simulation.jobs) > 1:
+        lines += ["", *_jobs(simulation.jobs)]
+    lines += ["", *words.section("Sampled", words.wrap_lines("; ".join(_sources(simulation)), line_room(), 5))]
+    if (subject := shown_by(simulation)) is not None:
+        lines += ["", *subject.replays(simulation)]
+    return "\n".join([*lines, *words.section("Notes", words.wrap_all(simulation.notes, line_room(), 3))])
 
 
-def format_summary(found: Simulation) -> list[str]:
+def format_summary(simulation: Simulation) -> list[str]:
     """Return mean cost and share of met deadlines of the runs, each with the figure of the plan."""
-    if found.cost_usd is None or found.predicted is None:
+    if simulation.cost_usd is None or simulation.predicted is None:
         return []
-    cost = f"{words.usd(found.cost_usd.mean)} on average over {found.runs:,} {_runs(found)}"
-    planned = f" (plan: {words.usd(found.predicted.cost_usd)})"
+    cost = f"{words.usd(simulation.cost_usd.mean)} on average over {simulation.runs:,} {_runs(simulation)}"
+    planned = f" (plan: {words.usd(simulation.predicted.cost_usd)})"
     met = ""
-    if found.deadline_hit_rate is not None:
-        several = "s" if sum(job.deadline_hours is not None for job in found.jobs) > 1 else ""
-        rate = format_frequency(found.deadline_hit_rate)
-        met = f", deadline{several} met in {rate} of runs{_format_guarantee(found)}"
-    name = words.shorten(words.sanitise(found.scenario), 40)
-    others = found.next_to_jobs_usd
+    if simulation.deadline_hit_rate is not None:
+        several = "s" if sum(job.deadline_hours is not None for job in simulation.jobs) > 1 else ""
+        rate = format_frequency(simulation.deadline_hit_rate)
+        met = f", deadline{several} met in {rate} of runs{_format_guarantee(simulation)}"
+    name = words.shorten(words.sanitise(simulation.scenario), 40)
+    others = simulation.next_to_jobs_usd
     beside = "" if others is None else f"; the service below costs {words.usd(others)} more"
     return words.wrap_lines(f"{name}: {cost}{planned}{met}{beside}", words.width(), 4)
 
 
-def _runs(found: Simulation) -> str:
-    if any(job.market and job.market.source == "traces" for job in found.jobs):
-        return "recorded windows" if found.runs > 1 else "recorded window"
-    what = "market" if any(job.market for job in found.jobs) else "speed"
-    return what if found.runs == 1 else f"{what}s"
+def _runs(simulation: Simulation) -> str:
+    if any(job.market and job.market.source == "traces" for job in simulation.jobs):
+        return "recorded windows" if simulation.runs > 1 else "recorded window"
+    noun = "market" if any(job.market for job in simulation.jobs) else "speed"
+    return noun if simulation.runs == 1 else f"{noun}s"
 
 
 def format_frequency(share: float) -> str:
@@ -591,28 +600,29 @@ def format_frequency(share: float) -> str:
     return f"{share * 100:.0f} %" if share in (0.0, 1.0) else f"{min(99.9, max(0.1, share * 100)):.1f} %"
 
 
-def _format_guarantee(found: Simulation) -> str:
-    plan = found.predicted
+def _format_guarantee(simulation: Simulation) -> str:
+    plan = simulation.predicted
     if plan is None or plan.deadline_probability is None:
         return ""
     return f" (plan: {words.chance_text(plan.deadline_probability, plan.at_least)})"
 
 
-def _budget(found: Simulation) -> list[str]:
-    if found.budget_usd is None or found.budget_hit_rate is None:
+def _budget(simulation: Simulation) -> list[str]:
+    if simulation.budget_usd is None or simulation.budget_hit_rate is None:
         return []
-    return [f"within the {words.usd(found.budget_usd)} budget in {format_frequency(found.budget_hit_rate)} of runs"]
+    rate = format_frequency(simulation.budget_hit_rate)
+    return [f"within the {words.usd(simulation.budget_usd)} budget in {rate} of runs"]
 
 
-def _deadline(found: Simulation) -> list[str]:
+def _deadline(simulation: Simulation) -> list[str]:
     """Return the mean hours, those of the plan, and the deadline if all jobs have the same."""
-    if found.hours is None or found.predicted is None:
+    if simulation.hours is None or simulation.predicted is None:
         return []
-    planned = words.likely(found.predicted.hours)
-    if found.plan.hours is not None:
-        planned += f", {words.by(found.plan.hours.at_confidence)}"
-    text = f"{words.hours(found.hours.mean)} on average (plan: {planned})"
-    deadlines = {job.deadline_hours for job in found.jobs if job.deadline_hours is not None}
+    planned = words.likely(simulation.predicted.hours)
+    if simulation.plan.hours is not None:
+        planned += f", {words.by(simulation.plan.hours.at_confidence)}"
+    text = f"{words.hours(simulation.hours.mean)} on average (plan: {planned})"
+    deadlines = {job.deadline_hours for job in simulation.jobs if job.deadline_hours is not None}
     return [text + (f"; deadline {words.given_hours(deadlines.pop())} h" if len(deadlines) == 1 else "")]
 
 
@@ -629,12 +639,12 @@ def _draw_histogram(histogram: Histogram | None, form: Callable[[float], str]) -
     return [*(f"{margin}{row}".rstrip() for row in rows), f"{margin}{'-' * len(histogram.counts)}", f"{margin}{axis}"]
 
 
-def _spot(found: Simulation) -> str:
-    facts = [f"{percent(found.spot_share)} of the work"]
-    if found.interruptions is not None:
-        facts.append(f"{found.interruptions:,.1f} interruptions")
-    for hours, what in ((found.wasted_hours, "of restarts and lost work"), (found.waiting_hours, "waiting")):
-        facts += [f"{words.hours(hours)} {what}"] if hours is not None else []
+def _spot(simulation: Simulation) -> str:
+    facts = [f"{percent(simulation.spot_share)} of the work"]
+    if simulation.interruptions is not None:
+        facts.append(f"{simulation.interruptions:,.1f} interruptions")
+    for hours, cause in ((simulation.wasted_hours, "of restarts and lost work"), (simulation.waiting_hours, "waiting")):
+        facts += [f"{words.hours(hours)} {cause}"] if hours is not None else []
     return ", ".join(facts)
 
 
@@ -696,13 +706,13 @@ def _jobs_in_turn(jobs: Sequence[JobReplays]) -> list[str]:
     return lines
 
 
-def _sources(found: Simulation) -> list[str]:
+def _sources(simulation: Simulation) -> list[str]:
     """Return what was sampled: seed, speed and markets."""
-    markets = [_market(job, len(found.jobs) > 1) for job in found.jobs if job.market is not None]
+    markets = [_market(job, len(simulation.jobs) > 1) for job in simulation.jobs if job.market is not None]
     speed = "speed with the error of the estimate (Student t, 2 degrees of freedom, cut at its 2.5 and 97.5 % ranks)"
-    if found.exact_speed:
+    if simulation.exact_speed:
         speed = "every run at the expected speed"
-    return [f"seed {found.seed}", speed, *markets]
+    return [f"seed {simulation.seed}", speed, *markets]
 
 
 def _market(job: JobReplays, several: bool) -> str:

@@ -208,13 +208,13 @@ def _summary(answer: WhatIf, *texts: str) -> str:
 
 def _figures(plan: Plan) -> str:
     """Return machines, hours, dollars and optimality in one line."""
-    what = f"{len(plan.jobs)} jobs"
+    machines = f"{len(plan.jobs)} jobs"
     if len(plan.jobs) == 1:
         (job,) = plan.jobs
-        what = plan_sections.format_place(job, with_region=False)
+        machines = plan_sections.format_place(job, with_region=False)
     time = words.likely_and_by(plan.hours) if plan.hours else ""
     cost = words.usd(plan.cost.expected) if plan.cost else ""
-    return ", ".join((what, time, cost, plan_sections.format_optimality(plan)))
+    return ", ".join((machines, time, cost, plan_sections.format_optimality(plan)))
 
 
 def describe_changes(answer: WhatIf) -> list[str]:
@@ -226,12 +226,12 @@ def describe_changes(answer: WhatIf) -> list[str]:
     )
     changed = [job for job in answer.jobs if job.changes]
     if not changed:
-        what = "the same machines"
+        changes = "the same machines"
     elif len(answer.jobs) == 1:
-        what = describe_differences(changed[0].changes)
+        changes = describe_differences(changed[0].changes)
     else:
-        what = f"{len(changed)} of {len(answer.jobs)} jobs change"
-    forms = (what, describe_differences(changed[0].changes, 1)) if len(answer.jobs) == 1 and changed else (what,)
+        changes = f"{len(changed)} of {len(answer.jobs)} jobs change"
+    forms = (changes, describe_differences(changed[0].changes, 1)) if len(answer.jobs) == 1 and changed else (changes,)
     several = sum(job.model is not None for job in answer.after.jobs) > 1
     name = "sum of losses " if several else "loss "
     loss = f"{format_loss_difference(answer.delta.loss, name)}, " if answer.delta.loss is not None else ""
@@ -321,12 +321,13 @@ def _trained_rows(old: ModelChoice | None, new: ModelChoice | None) -> list[str]
     if new is None:
         return []
     trained = [
-        f"{words.sanitise(one.architecture)} on {count_text(one.tokens)} tokens" if one else "" for one in (old, new)
+        f"{words.sanitise(model.architecture)} on {count_text(model.tokens)} tokens" if model else ""
+        for model in (old, new)
     ]
-    losses = [f"{one.loss.value:.3f}" if one and one.loss else "" for one in (old, new)]
+    losses = [f"{model.loss.value:.3f}" if model and model.loss else "" for model in (old, new)]
     if old and old.loss and new.loss:
         losses[1] += f"  ({format_loss_difference(new.loss.value - old.loss.value, '')})"
-    batches = [f"{one.batch.sequences:,} sequences" if one and one.batch else "" for one in (old, new)]
+    batches = [f"{model.batch.sequences:,} sequences" if model and model.batch else "" for model in (old, new)]
     rows = [("trains", trained), ("loss", losses), ("batch", batches)]
     return [line for label, cells in rows if any(cells) for line in _row(label, *cells)]
 
@@ -342,7 +343,7 @@ def _cost_and_hours(
     late = [words.hours_by(duration.at_confidence) if duration else "" for duration in (hours, new_hours)]
     if hours and new_hours:
         times[1] += f"  ({format_hours_difference(shown_hours_difference(hours.expected, new_hours.expected))})"
-        shown = (words.shown_by(each.at_confidence) for each in (hours, new_hours))
+        shown = (words.shown_by(spread.at_confidence) for spread in (hours, new_hours))
         late[1] += f"  ({format_hours_difference(shown_hours_difference(*shown))})"
     return _row("cost", *dollars) + _row("likely", *times) + _row("by", *late)
 
@@ -515,11 +516,11 @@ def _sweep_summary(answer: Sweep) -> str:
     costs = [usd for usd in map(monthly_usd if serves(answer) else _cost_usd, answer.cells) if usd is not None]
     none = len(answer.cells) - len(costs)
     month = " a month" if serves(answer) else ""
-    found = f"{words.usd_between(min(costs), max(costs))}{month}" if costs else "no value has a plan"
+    range_text = f"{words.usd_between(min(costs), max(costs))}{month}" if costs else "no value has a plan"
     ends = dict.fromkeys(f"{loss:.3f}" for loss in (min(losses), max(losses))) if losses else ()
-    found = f"{loss_name(answer.cells)} {' to '.join(ends)} for {found}" if ends else found
+    range_text = f"{loss_name(answer.cells)} {' to '.join(ends)} for {range_text}" if ends else range_text
     rest = f", {none:,} of {len(answer.cells):,} without a plan" if none and costs else ""
-    return words.first_fitting(answer.scenario, f"{found}{rest}")
+    return words.first_fitting(answer.scenario, f"{range_text}{rest}")
 
 
 def cell_loss(cell: Cell | Variant) -> float | None:
@@ -564,28 +565,28 @@ def _curve(answer: Sweep) -> list[str]:
             lines.append(f"{start}  {' ' * len(heads)}{_mark(cell):>10}")
             last = ""
             continue
-        what = describe_hardware(cell)
+        hardware = describe_hardware(cell)
         took = words.hours(cell.hours).removesuffix(" h")
         usd = cell.cost_usd
         if monthly:
             usd, took = monthly_usd(cell) or 0.0, replicas_text(cell)
-        machines = ["the same"] if what == last else _wrap_jobs(what, room)
+        machines = ["the same"] if hardware == last else _wrap_jobs(hardware, room)
         figures = "".join(f"{text(cell):>{size}}  " for _, size, text in trained)
         lines += words.hang(f"{start}  {figures}{words.usd(usd):>10}  {took:>{column}}  ", machines)
-        last = what
+        last = hardware
     return lines
 
 
 def _choice_columns(answer: Sweep) -> list[tuple[str, int, Callable[[Cell], str]]]:
     """Return head, width and text of the columns of what is open: the loss where there is one, and the tokens."""
     models = [job.model for cell in answer.cells for job in cell.jobs if job.model]
-    found: list[tuple[str, int, Callable[[Cell], str]]] = []
+    columns: list[tuple[str, int, Callable[[Cell], str]]] = []
     if any(model.loss is not None for model in models):
         name = loss_name(answer.cells)
-        found.append((name, max(6, len(name)), _loss_text))
+        columns.append((name, max(6, len(name)), _loss_text))
     if models:
-        found.append(("tokens", max(6, *(len(_tokens_text(cell)) for cell in answer.cells)), _tokens_text))
-    return found
+        columns.append(("tokens", max(6, *(len(_tokens_text(cell)) for cell in answer.cells)), _tokens_text))
+    return columns
 
 
 def _grids(answer: Sweep) -> list[str]:
@@ -614,14 +615,16 @@ def _grids(answer: Sweep) -> list[str]:
         lines = [*trained, *_grid(answer, "cost", cost), "", *_grid(answer, "likely hours", took), ""]
     if _is_start_dominant(answer):
         lines += [*_grid(answer, "minutes before the first step", begins), ""]
-    for what, letter in list(letters.items())[:20]:
-        lines += words.hang(f"  {letter:<3}", _wrap_jobs(what, words.width() - 5))
+    for hardware, letter in list(letters.items())[:20]:
+        lines += words.hang(f"  {letter:<3}", _wrap_jobs(hardware, words.width() - 5))
     return lines + ([f"  and {len(letters) - 20} others: --json"] if len(letters) > 20 else [])
 
 
-def _wrap_jobs(what: str, room: int) -> list[str]:
+def _wrap_jobs(hardware: str, room: int) -> list[str]:
     """Return the machines job by job in at most `MACHINE_LINES`; the last line refers to --json if it was cut."""
-    parts = [part for job in what.replace("; ", ";\n").split("\n") for part in job.replace(ON, f"{ON}\n").split("\n")]
+    parts = [
+        part for job in hardware.replace("; ", ";\n").split("\n") for part in job.replace(ON, f"{ON}\n").split("\n")
+    ]
     lines = words.join_parts([part.strip() for part in parts], " ", room, MACHINE_LINES)
     cut = " (--json)"
     if not lines[-1].endswith("..."):
@@ -677,9 +680,9 @@ STATUS_WORDS = {"infeasible": "infeasible", "no_plan": "stopped without a plan",
 def render_variants(answer: ManyVariants) -> str:
     """Return the text of a summary without a final newline."""
     counts: dict[str, int] = {str(status): count for status, count in answer.counts.items()}
-    found = sum(count for status, count in counts.items() if status not in STATUS_WORDS)
-    parts = [f"{answer.variants:,} variants", f"{found:,} with a plan"]
-    parts += [f"{counts[status]:,} {what}" for status, what in STATUS_WORDS.items() if status in counts]
+    planned = sum(count for status, count in counts.items() if status not in STATUS_WORDS)
+    parts = [f"{answer.variants:,} variants", f"{planned:,} with a plan"]
+    parts += [f"{counts[status]:,} {phrase}" for status, phrase in STATUS_WORDS.items() if status in counts]
     lines = [words.first_fitting(answer.scenario, ", ".join(parts))]
     shown = [variant for variant in (answer.cheapest, answer.fastest, answer.best) if variant is not None]
     lines += [*_choice_of_cells(shown), *variant_cut_lines(answer.cut, answer.cutting, answer.variants), ""]
@@ -694,22 +697,22 @@ def render_variants(answer: ManyVariants) -> str:
     return "\n".join([*lines, "", f"written to {words.sanitise(answer.file)}{resumed}"])
 
 
-def _values(answer: ManyVariants, one: Variant) -> str:
+def _values(answer: ManyVariants, variant: Variant) -> str:
     """Return the values of a variant, such as `deadline = 6h, budget_usd = 4`."""
-    pairs = zip(answer.paths, one.values, strict=True)
+    pairs = zip(answer.paths, variant.values, strict=True)
     return words.sanitise(", ".join(f"{axis_name(path)} = {value}" for path, value in pairs))
 
 
-def _lines(answer: ManyVariants, one: Variant) -> list[str]:
-    hours = "" if one.hours is None else f", {words.likely(one.hours)}"
-    figures = f"{words.usd(one.cost_usd or 0.0)}{hours}: {_values(answer, one)}"
-    loss = cell_loss(one)
-    figures = figures if loss is None else f"{loss_name([one])} {loss:.3f}, {figures}"
-    return [figures, *words.wrap_lines(describe_hardware(one), words.line_room(), 2)]
+def _lines(answer: ManyVariants, variant: Variant) -> list[str]:
+    hours = "" if variant.hours is None else f", {words.likely(variant.hours)}"
+    figures = f"{words.usd(variant.cost_usd or 0.0)}{hours}: {_values(answer, variant)}"
+    loss = cell_loss(variant)
+    figures = figures if loss is None else f"{loss_name([variant])} {loss:.3f}, {figures}"
+    return [figures, *words.wrap_lines(describe_hardware(variant), words.line_room(), 2)]
 
 
-def _error(answer: ManyVariants, one: Variant) -> list[str]:
-    return words.wrap_lines(f"{_values(answer, one)}: {words.sanitise(one.error)}", words.line_room(), 3)
+def _error(answer: ManyVariants, variant: Variant) -> list[str]:
+    return words.wrap_lines(f"{_values(answer, variant)}: {words.sanitise(variant.error)}", words.line_room(), 3)
 
 
 # A tornado as text: bars of plus and minus, largest effect first.
@@ -784,11 +787,11 @@ def _bars(answer: Tornado, visible: list[tuple[str, Bar]], share: str) -> list[s
     lines = [f"{head}  {left}{right:>{bars - len(left)}}"]
     widest = max(answer.effect(bar) for _, bar in visible)
     for name, bar in visible:
-        what, *more = words.wrap_lines(f"{name}{_base(bar)}", label - 1, 3)
+        first, *more = words.wrap_lines(f"{name}{_base(bar)}", label - 1, 3)
         ends = "".join(f"{_end(end, answer.base, by_time):>{wide}}" for end in (bar.down, bar.up))
         if by_time:
             ends += "".join(f"{_end(end, answer.base, False):>{wide}}" for end in (bar.down, bar.up))
-        lines += [f"{what:<{label}}{ends}  {_drawn(bar, answer, widest, bars)}", *(f"  {line}" for line in more)]
+        lines += [f"{first:<{label}}{ends}  {_drawn(bar, answer, widest, bars)}", *(f"  {line}" for line in more)]
     return lines
 
 

@@ -163,10 +163,10 @@ def between(low: float, high: float) -> str:
     return f"{_hours(low)} to {_hours(high)} h"
 
 
-def hours_between(found: Hours) -> str:
+def hours_between(spread: Hours) -> str:
     """Return the range of the hours of a plan; an end that is the *by* is rounded up as that is."""
-    is_late = hours(found.high) == hours(found.at_confidence)
-    return between(found.low, shown_by(found.high) if is_late else found.high)
+    is_late = hours(spread.high) == hours(spread.at_confidence)
+    return between(spread.low, shown_by(spread.high) if is_late else spread.high)
 
 
 def usd_between(low: float, high: float) -> str:
