@@ -252,17 +252,7 @@ def replica_speeds(
 ) -> ReplicaSpeeds:
     """Return speed and memory of recipes on GPUs, whatever the number of machines."""
     calibration, lengths = library.calibrations["inference"], lengths_of(job)
-    plain = (
-        serving_of(
-            architecture, library.gpu(served_gpu.gpu), library,
-            engine=served_gpu.recipe.framework, weights=served_gpu.recipe.quant, kv_bits=served_gpu.recipe.kv_bits,
-            division=(served_gpu.recipe.tensor_parallel, served_gpu.recipe.pipeline_parallel),
-        )
-        for served_gpu in which
-    )  # fmt: skip
-    adapter, served = adapter_weights(job, architecture), (job.adapter.served or 0) if job.adapter else 0
-    flop = image_flop(architecture, job.work.image_input)
-    servings = [replace(with_adapters(serving, adapter, served), image_flop=flop) for serving in plain]
+    servings = _servings(job, architecture, which, library)
     longest_prompt = float(np.max(lengths.prompt))
     memory = tuple(
         replica_memory(
@@ -300,6 +290,23 @@ def replica_speeds(
         inputs, means, np.asarray(alone_seconds, dtype=float), np.asarray(per_token, dtype=float),
         most, factor,
     )  # fmt: skip
+
+
+def _servings(
+    job: InferenceJob, architecture: Architecture, which: Sequence[ServedGpu], library: Library
+) -> list[Serving]:
+    """Return recipes on GPUs as configurations with their sheet figures, adapters and images included."""
+    plain = (
+        serving_of(
+            architecture, library.gpu(served_gpu.gpu), library,
+            engine=served_gpu.recipe.framework, weights=served_gpu.recipe.quant, kv_bits=served_gpu.recipe.kv_bits,
+            division=(served_gpu.recipe.tensor_parallel, served_gpu.recipe.pipeline_parallel),
+        )
+        for served_gpu in which
+    )  # fmt: skip
+    adapter, served = adapter_weights(job, architecture), (job.adapter.served or 0) if job.adapter else 0
+    flop = image_flop(architecture, job.work.image_input)
+    return [replace(with_adapters(serving, adapter, served), image_flop=flop) for serving in plain]
 
 
 def enumerate_replicas(
@@ -631,13 +638,7 @@ def compute_replica_hours(
     gpus = np.asarray([machine.gpus for machine in ways.machines], dtype=float)
     replicas = gpus[ways.machine] / together[ways.recipe]
     rounds = np.maximum(1.0, np.ceil(physics.shape.steps / replicas) / np.maximum(ways.micro_batch, 1))
-    pcie = np.asarray(
-        [PCIE_BYTES_PER_SECOND[library.gpu(machine.gpu).pcie_gen] for machine in ways.machines], dtype=float
-    )
-    disk = job.storage_gb_per_second * GB / stages.disk_efficiency * job.load_efficiency
-    size = architecture.release_gb * GB
-    loaded = load_seconds(size, together[ways.recipe], disk, pcie[ways.machine], stages, 0, 1)
-    load = np.asarray(loaded, dtype=float)
+    load = _loading_seconds(job, architecture, physics, library, together[ways.recipe])
     return ReplicaHours(
         training_hours=hours * trials.wall,
         evaluation_hours=none,
@@ -670,6 +671,19 @@ def compute_replica_hours(
         budget_confidence=budget_confidence,
         cycle_hours=hours / rounds,
     )
+
+
+def _loading_seconds(
+    job: InferenceJob, architecture: Architecture, physics: JobConfigurations, library: Library, together: Floats
+) -> Floats:
+    """Return the seconds (n,) in which the GPUs of a replica, `together` (n,), load the weights."""
+    ways, stages = physics.ways, StageCoefficients.of(library.calibrations["stages"].values)
+    pcie = np.asarray(
+        [PCIE_BYTES_PER_SECOND[library.gpu(machine.gpu).pcie_gen] for machine in ways.machines], dtype=float
+    )
+    disk = job.storage_gb_per_second * GB / stages.disk_efficiency * job.load_efficiency
+    size = architecture.release_gb * GB
+    return np.asarray(load_seconds(size, together, disk, pcie[ways.machine], stages, 0, 1), dtype=float)
 
 
 def _evidence(

@@ -22,6 +22,7 @@ from planner.loading.question import Asked, as_scenario
 from planner.loading.scenario_file import change_scenario
 from planner.open_choices.choice_alternatives import (
     Alternative,
+    Found,
     best_of,
     known_range,
     law_of,
@@ -632,17 +633,7 @@ def loss_frontier(
         if not plan.jobs:  # a policy on spot that a rounding of its dollars moved over the budget
             missed.append(budget)
             continue
-        losses.append(
-            LossPoint(
-                budget_usd=budget,
-                loss=best.loss,
-                architecture=best.alternative.architecture.name,
-                parameters=best.alternative.architecture.parameters,
-                tokens=best.alternative.run_tokens(best.tokens)[0],
-                hours=plan.jobs[0].hours.expected,
-                plan=describe_assignment(plan.jobs[0]),
-            )
-        )
+        losses.append(_loss_point(budget, best, plan.jobs[0]))
     return LossFrontier(
         scenario=scenario.name,
         status="optimal" if losses else "infeasible",
@@ -657,6 +648,20 @@ def loss_frontier(
             SPREAD_NOTE,
             "the cost stays within the budget at its confidence; hours are expected values",
         ),
+    )
+
+
+def _loss_point(budget_usd: float, best: Found, job: Assignment) -> LossPoint:
+    """Return the least loss for a budget, with its model and its run."""
+    architecture = best.alternative.architecture
+    return LossPoint(
+        budget_usd=budget_usd,
+        loss=best.loss,
+        architecture=architecture.name,
+        parameters=architecture.parameters,
+        tokens=best.alternative.run_tokens(best.tokens)[0],
+        hours=job.hours.expected,
+        plan=describe_assignment(job),
     )
 
 

@@ -70,7 +70,7 @@ from planner.units import round_up
 from planner.watch import finishing, keep_going, seconds_left
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 
 def break_ties(search: TimetableSearch, left: Callable[[], float], work: float, gap: float) -> Schedule:
@@ -356,15 +356,7 @@ def timetable_plan(
     paid = sum(reservation.usd for reservation in reservations)
     chance = budget_probability(prepared.scenario, jobs, paid)
     short = (*budget_warnings(prepared.scenario, chance), *added_budget_note(prepared.scenario, jobs, paid))
-    given_up = (TIES_GIVEN_UP,) if solved.gave_up_ties else ()
-    typical = typical_stock_note({peak.words: peak.most for peak in built.typical}, solved.keeps_typical)
-    worn = overuse_notes(prepared.scenario, jobs)
-    committed = {label for label, offer in prepared.scenario.labelled_offers() if offer.commitment is not None}
-    within = (WITHIN_TERMS,) if any(reserved.offer in committed for reserved in reservations) else ()
-    turns = (TIMETABLE_NOTE,) if take_turns(jobs) else ()
-    warnings = dict.fromkeys(
-        (*short, *typical, *worn, *within, *turns, *given_up, *(note for job in jobs for note in job.notes))
-    )
+    warnings = dict.fromkeys((*short, *_warnings(prepared.scenario, built, solved, jobs, reservations)))
     plan = Plan(
         **facts,
         status="optimal" if solved.termination is Termination.OPTIMAL else "feasible",
@@ -384,6 +376,26 @@ def timetable_plan(
         **figures,
     )
     return plan.model_copy(update={"idle_hours": _idle_hours(prepared, jobs)}) if plan.is_timetable else plan
+
+
+def _warnings(
+    scenario: Scenario,
+    built: BuiltTimetable,
+    solved: SolvedTimetable,
+    jobs: tuple[Assignment, ...],
+    reservations: tuple[Reservation, ...],
+) -> Iterator[str]:
+    """Yield the warnings of a timetable: stock, hours, terms, turns and near ties, then the notes of its jobs."""
+    yield from typical_stock_note({peak.words: peak.most for peak in built.typical}, solved.keeps_typical)
+    yield from overuse_notes(scenario, jobs)
+    committed = {label for label, offer in scenario.labelled_offers() if offer.commitment is not None}
+    if any(reservation.offer in committed for reservation in reservations):
+        yield WITHIN_TERMS
+    if take_turns(jobs):
+        yield TIMETABLE_NOTE
+    if solved.gave_up_ties:
+        yield TIES_GIVEN_UP
+    yield from (note for job in jobs for note in job.notes)
 
 
 def take_turns(jobs: tuple[Assignment, ...]) -> bool:
