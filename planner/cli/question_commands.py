@@ -141,7 +141,7 @@ def _compute(
         return tornado(scenario, options, by=by, settings=settings), render_tornado
     if vary:
         from planner.analysis.what_if_question import sweep
-        from planner.report.sweep_text import render_sweep
+        from planner.report.what_if_text import render_sweep
 
         return sweep(scenario, vary, settings, options, on_cell=count), render_sweep
     from planner.analysis.what_if_question import what_if as compare
@@ -261,7 +261,7 @@ def sweep(
         for written in (path, journal_of(path)):
             check_unread(written)
         answer = run_sweep(scenario, ranges, path, options=options, workers=workers, restart=restart, on_variant=count)
-    from planner.report.sweep_text import render_variants
+    from planner.report.what_if_text import render_variants
 
     Output(as_json).write(answer, render_variants)
     click.get_current_context().exit(_exit_code_of_variants(answer))
@@ -420,7 +420,7 @@ def simulate(
         from planner.analysis.simulate_question import simulate as run_replays
 
         simulation = run_replays(loaded.scenario, plan, options=options, progress=progress, **replay)
-    from planner.report.simulation_text import render_simulation
+    from planner.report.run_text import render_simulation
 
     output.write(
         simulation,

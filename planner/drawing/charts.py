@@ -342,10 +342,10 @@ def lane_axis(rows: Sequence[Lane], moments: Sequence[Moment], width: float) -> 
     return Axis(0.0, last * 1.02, left, width - 12.0)
 
 
-def _span(axis: Axis, one: Stretch) -> tuple[float, float]:
+def _span(axis: Axis, stretch: Stretch) -> tuple[float, float]:
     """Return left edge and width; a gap of a pixel keeps neighbours apart."""
-    start = axis.at(one.start)
-    return start, max(1.5, axis.at(one.end) - start - 1)
+    start = axis.at(stretch.start)
+    return start, max(1.5, axis.at(stretch.end) - start - 1)
 
 
 def _label(label: str, left: float, upper: float, is_beside: bool, width: float) -> list[Shape]:
@@ -651,11 +651,11 @@ def draw_ticks(across: Axis, top: float, bottom: float, labels: Labels, title: s
 
 def corners(points: Sequence[Place], steps: str) -> list[Place]:
     """Return the corners of a line of steps: figures that hold up to the next point, or from the one before."""
-    found = list(points[:1])
+    places = list(points[:1])
     for (x0, y0), (x1, y1) in itertools.pairwise(points):
-        found += [(x1, y0)] if steps == "after" else [(x0, y1)] if steps == "before" else []
-        found.append((x1, y1))
-    return found
+        places += [(x1, y0)] if steps == "after" else [(x0, y1)] if steps == "before" else []
+        places.append((x1, y1))
+    return places
 
 
 def _pixels(trace: Trace, across: Axis, up: Axis) -> list[Place]:

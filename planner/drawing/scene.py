@@ -65,12 +65,12 @@ def roles_of(names: Sequence[str]) -> tuple[str, ...]:
 
     Where another name of the picture has it already, it is the next that is free.
     """
-    found: list[str] = []
+    roles: list[str] = []
     for name in names:
         first = zlib.crc32(name.encode(), FIRST_COLOUR) % len(SERIES)
         order = [*SERIES[first:], *SERIES[:first]]
-        found.append(next((role for role in order if role not in found), order[0]))
-    return tuple(found)
+        roles.append(next((role for role in order if role not in roles), order[0]))
+    return tuple(roles)
 
 
 HEAT = tuple(role for role in PALETTE if role[0] == "h" and role[1:].isdigit())
@@ -280,16 +280,16 @@ def to_svg(scene: Scene, ident: str, as_classes: bool = False, standalone: bool 
     standalone
         A file of its own on white paper.
     """
-    name, what = f"{ident}-title", f"{ident}-desc"
+    name, description = f"{ident}-title", f"{ident}-desc"
     data = "".join(f' data-{key}="{_figure(value, 6)}"' for key, value in scene.data.items())
     size = f' width="{_figure(scene.width)}" height="{_figure(scene.height)}"' if not as_classes else ""
     space = ' xmlns="http://www.w3.org/2000/svg"'
     font = "" if as_classes else f' font-family="{FONT}"'
     parts = [
         f'<svg{space} viewBox="0 0 {_figure(scene.width)} {_figure(scene.height)}"{size}{font} role="img" '
-        f'aria-labelledby="{name} {what}"{data}>',
+        f'aria-labelledby="{name} {description}"{data}>',
         f'<title id="{name}">{escaped(scene.title)}</title>',
-        f'<desc id="{what}">{escaped(scene.description)}</desc>',
+        f'<desc id="{description}">{escaped(scene.description)}</desc>',
     ]
     if standalone:
         parts.append(f'<rect width="100%" height="100%" fill="{PALETTE["paper"][0]}"/>')
@@ -345,8 +345,8 @@ def _noted(tag: str, attributes: str, note: str) -> str:
 def _paint(as_classes: bool, **roles: str) -> str:
     """Return the colours as attributes, or as classes such as `f-ink` and `s-ink`."""
     if as_classes:
-        return f'class="{" ".join(f"{what[0]}-{role}" for what, role in roles.items())}"'
-    return " ".join(f'{what}="{NONE if role == NONE else PALETTE[role][0]}"' for what, role in roles.items())
+        return f'class="{" ".join(f"{attribute[0]}-{role}" for attribute, role in roles.items())}"'
+    return " ".join(f'{attribute}="{NONE if role == NONE else PALETTE[role][0]}"' for attribute, role in roles.items())
 
 
 def _figure(value: float, digits: int = 1) -> str:
@@ -354,9 +354,9 @@ def _figure(value: float, digits: int = 1) -> str:
     return f"{value:.{digits}f}".rstrip("0").rstrip(".") if "." in f"{value:.{digits}f}" else f"{value:.{digits}f}"
 
 
-def overlaps(one: Sequence[float], other: Sequence[float], gap: float = 0.0) -> bool:
+def overlaps(box: Sequence[float], other: Sequence[float], gap: float = 0.0) -> bool:
     """Return whether two boxes (left, top, right, bottom) overlap or are closer than a gap."""
-    return one[0] < other[2] + gap and other[0] < one[2] + gap and one[1] < other[3] + gap and other[1] < one[3] + gap
+    return box[0] < other[2] + gap and other[0] < box[2] + gap and box[1] < other[3] + gap and other[1] < box[3] + gap
 
 
 PIXELS_PER_INCH = 96.0
@@ -476,11 +476,11 @@ def _ticks(low: float, high: float, most: int) -> list[float]:
 def _log_ticks(low: float, high: float, most: int) -> list[float]:
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     for factors in ((1, 2, 5), (1, 3), (1,)):
-        found = [m * 10.0**power for power in powers for m in factors if low <= m * 10.0**power <= high]
-        if len(found) <= most:
-            return found or _ticks(low, high, most)
-    every = math.ceil(len(found) / most)
-    return found[::every]
+        ticks = [m * 10.0**power for power in powers for m in factors if low <= m * 10.0**power <= high]
+        if len(ticks) <= most:
+            return ticks or _ticks(low, high, most)
+    every = math.ceil(len(ticks) / most)
+    return ticks[::every]
 
 
 def plain(value: float) -> str:

@@ -117,9 +117,9 @@ def served_model(
     body = as_16_bit * (a.parameters - experts - table * (1 if a.tied_embeddings else 2))
     met = a.active_parameters - table * (1 if a.tied_embeddings else 2) + table
     latent = a.kv_lora_rank + a.rope_head_dim if a.kv_lora_rank else 0
-    each = latent or 2 * a.kv_heads * a.head_dim  # elements of a token in one layer
+    layer_elements = latent or 2 * a.kv_heads * a.head_dim  # elements of a token in one layer
     kept = cache_of(parts_of_card(a))
-    layers = kept.elements / each
+    layers = kept.elements / layer_elements
     return ServedModel(
         layers=a.layers,
         hidden=a.hidden,
@@ -382,8 +382,8 @@ def start_bytes(
     if a.tower is not None:  # whose result waits while the language model is tried
         forward += encoder_cache_bytes(a.hidden, a.tower, tokens)
         forward = max(forward, largest_image_bytes(a, serving.tensor))
-    each = [(max(forward, limits.sequences * a.vocab * row.logit_bytes), row.graph_gib * GIB) for row in releases]
-    return max(each, key=math.fsum)
+    by_release = [(max(forward, limits.sequences * a.vocab * row.logit_bytes), row.graph_gib * GIB) for row in releases]
+    return max(by_release, key=math.fsum)
 
 
 def largest_image_bytes(architecture: Architecture, tensor: int) -> float:
@@ -427,8 +427,8 @@ def overhead_bytes(engine: Engine, gpus: int, coefficients: Mapping[str, Coeffic
     """
     kind = (".profiled" if gpus == 1 else ".profiled-shared") if engine.releases else ""
     entry = coefficients.get(f"overhead_bytes{kind}")
-    found = getattr(entry, bound) if entry is not None else 0.0
-    return float(found if found is not None else getattr(entry, "value", 0.0))
+    gigabytes = getattr(entry, bound) if entry is not None else 0.0
+    return float(gigabytes if gigabytes is not None else getattr(entry, "value", 0.0))
 
 
 def widest_values(architecture: Architecture) -> int:
@@ -577,7 +577,11 @@ def serving_recipes(
 
 
 def _divided(
-    job: InferenceJob, architecture: Architecture, engine: Engine, degrees: list[int], what: tuple[str, str, int]
+    job: InferenceJob,
+    architecture: Architecture,
+    engine: Engine,
+    degrees: list[int],
+    format_names: tuple[str, str, int],
 ) -> Iterator[ServingRecipe | str]:
     """Yield a recipe for each number of GPUs that may hold the model together: as many as divide a machine."""
     asked = job.techniques.tensor_parallel
@@ -588,8 +592,8 @@ def _divided(
     for degree in degrees:
         fault = architecture.split_fault(degree) if engine.tensor else None
         if fault is None:
-            released = what[1] == architecture.published[0]
-            yield serving_recipe(*what, *((degree, 1) if engine.tensor else (1, degree)), released)
+            released = format_names[1] == architecture.published[0]
+            yield serving_recipe(*format_names, *((degree, 1) if engine.tensor else (1, degree)), released)
         elif asked is not None:
             yield fault
 
@@ -619,16 +623,16 @@ def request_faults(job: InferenceJob, architecture: Architecture, gpus: Sequence
         yield Fault(job.name, 0, f"{place}.architecture", f"{architecture.name} makes images", fix)
         return
     if job.work.image_input is not None and job.measured:
-        what = "measured runs of prompts with images are not modelled"
-        yield Fault(job.name, 0, f"{place}.measured", what, "leave measured or image_input out")
+        wrong = "measured runs of prompts with images are not modelled"
+        yield Fault(job.name, 0, f"{place}.measured", wrong, "leave measured or image_input out")
     for index, request_class in enumerate(job.work.classes):
         if request_class.input_tokens + request_class.output_tokens > architecture.max_sequence:
             longer = "input_tokens" if request_class.input_tokens >= request_class.output_tokens else "output_tokens"
             row = f"lengths.{index}.{longer}" if job.work.lengths else longer
             where = f"{'work' if job.ends else 'load'}.{row}"
             tokens = f"{request_class.input_tokens:,} + {request_class.output_tokens:,} tokens"
-            what = f"{tokens} exceed the context of {architecture.name}"
-            yield Fault(job.name, 0, f"{place}.{where}", what, f"at most {architecture.max_sequence:,} together")
+            wrong = f"{tokens} exceed the context of {architecture.name}"
+            yield Fault(job.name, 0, f"{place}.{where}", wrong, f"at most {architecture.max_sequence:,} together")
             break
     yield from _engine_faults(job, architecture, place, gpus)
 
@@ -640,9 +644,9 @@ def prompt_faults(job: Job, architecture: Architecture) -> Iterator[Fault]:
         return
     longest = (wanted.input_tokens or 0) + (wanted.output_tokens or 0)
     if longest > architecture.max_sequence:
-        what = f"{longest:,} tokens exceed the context of {architecture.name}"
+        wrong = f"{longest:,} tokens exceed the context of {architecture.name}"
         where = f"jobs.{job.name}.stages.evaluation.input_tokens"
-        yield Fault(job.name, 0, where, what, f"at most {architecture.max_sequence:,} with the answer")
+        yield Fault(job.name, 0, where, wrong, f"at most {architecture.max_sequence:,} with the answer")
 
 
 def run_faults(job: InferenceJob, architecture: Architecture, library: Library) -> Iterator[Fault]:
@@ -650,14 +654,14 @@ def run_faults(job: InferenceJob, architecture: Architecture, library: Library) 
     for number, run in enumerate(job.measured):
         place = f"jobs.{job.name}.measured.{number}"
         if run.input_tokens + run.output_tokens > architecture.max_sequence:
-            what = f"{run.input_tokens + run.output_tokens:,.0f} tokens exceed the context of {architecture.name}"
-            yield Fault(job.name, 0, f"{place}.input_tokens", what, f"at most {architecture.max_sequence:,}")
+            wrong = f"{run.input_tokens + run.output_tokens:,.0f} tokens exceed the context of {architecture.name}"
+            yield Fault(job.name, 0, f"{place}.input_tokens", wrong, f"at most {architecture.max_sequence:,}")
         tokens = (run.input_tokens - run.prefix_tokens + run.output_tokens) / run.output_tokens
         needed = run.output_tokens_per_second * tokens * 2 * architecture.active_parameters / TERA
         peak = MOST_OVER_16_BITS * library.gpu(run.gpu).matmul16_tflops * run.gpus
         if needed > peak:
-            what = f"needs {needed:,.0f} TFLOP/s, more than {run.gpus} x {run.gpu} compute in any format"
-            yield Fault(job.name, 0, f"{place}.output_tokens_per_second", what, "are unit and GPU count right?")
+            wrong = f"needs {needed:,.0f} TFLOP/s, more than {run.gpus} x {run.gpu} compute in any format"
+            yield Fault(job.name, 0, f"{place}.output_tokens_per_second", wrong, "are unit and GPU count right?")
 
 
 def _engine_faults(
@@ -670,8 +674,8 @@ def _engine_faults(
         yield Fault(job.name, 0, f"{place}.techniques.engine", *without_images(labels))
     if not any(set(asked.kv_bits) & set(engine.kv_bits) for engine in engines.values()):
         have = sorted({bits for engine in engines.values() for bits in engine.kv_bits}, reverse=True)
-        what = f"{labels} has no cache of {' or '.join(map(str, asked.kv_bits))} bits"
-        yield Fault(job.name, 0, f"{place}.techniques.kv_bits", what, f"choose {' or '.join(map(str, have))}")
+        wrong = f"{labels} has no cache of {' or '.join(map(str, asked.kv_bits))} bits"
+        yield Fault(job.name, 0, f"{place}.techniques.kv_bits", wrong, f"choose {' or '.join(map(str, have))}")
     formats, fault = _usable_formats(job, architecture, engines, f"{place}.techniques")
     if fault is not None:
         yield fault
@@ -683,20 +687,20 @@ def _engine_faults(
     names = ", ".join(dict.fromkeys(gpu.name for gpu in gpus))
     if gpus and not any(supports(engine, gpu) for engine in engines.values() for gpu in gpus):
         need = min(engine.capability for engine in engines.values())
-        what = f"{labels} does not support {names}"
+        wrong = f"{labels} does not support {names}"
         yield Fault(
-            job.name, 0, f"{place}.techniques.engine", what, f"offer a GPU of compute capability {need} or newer"
+            job.name, 0, f"{place}.techniques.engine", wrong, f"offer a GPU of compute capability {need} or newer"
         )
     elif gpus and not any(has_kernels(form, gpu) for form in formats.values() for gpu in gpus):
-        what = f"{names} has no kernels for {' or '.join(formats)}"
+        wrong = f"{names} has no kernels for {' or '.join(formats)}"
         need = min(form.capability for form in formats.values())
         fix = f"they need compute capability {need} or newer"
-        yield Fault(job.name, 0, f"{place}.techniques.weight_bits", what, fix)
+        yield Fault(job.name, 0, f"{place}.techniques.weight_bits", wrong, fix)
     for degree in asked.tensor_parallel or ():
         where = f"{place}.techniques.tensor_parallel"
         if not any(engine.tensor for engine in engines.values()) and degree > 1:
-            what = f"{labels} does not split layers among GPUs"
-            yield Fault(job.name, 0, where, what, "choose 1, or vllm, sglang, trt-llm")
+            wrong = f"{labels} does not split layers among GPUs"
+            yield Fault(job.name, 0, where, wrong, "choose 1, or vllm, sglang, trt-llm")
         elif (why := architecture.split_fault(degree)) is not None and any(
             engine.tensor for engine in engines.values()
         ):
@@ -718,24 +722,24 @@ def _usable_formats(
     table, asked, bits = read_engines(), job.techniques.weight_format, job.techniques.weight_bits
     loaded = {name: table.formats[name] for engine in engines.values() for name in engine.formats}
     there = {name for engine in engines.values() for name in servable_formats(engine, architecture)}
-    found = {
+    usable = {
         name: form
         for name, form in loaded.items()
         if name in there and form.bits in bits and name in (asked or (name,))
     }
-    if found:
-        return found, None
+    if usable:
+        return usable, None
     where = f"{place}.{'weight_format' if asked else 'weight_bits'}"
     labels, wanted = ", ".join(engine.label for engine in engines.values()), " or ".join(map(str, asked or bits))
     if not there:
-        what = f"{labels} loads no {' or '.join(architecture.published)} weights, in which {architecture.name} exists"
+        wrong = f"{labels} loads no {' or '.join(architecture.published)} weights, in which {architecture.name} exists"
         fix = "name another engine, or the release that the weights were made from"
-        return {}, Fault(job.name, 0, f"{place}.engine", what, fix)
+        return {}, Fault(job.name, 0, f"{place}.engine", wrong, fix)
     if is_16_bit(architecture):
         have = sorted({form.bits for form in loaded.values()}, reverse=True)
-        what = f"{labels} has no weights of {' or '.join(map(str, bits))} bits"
-        return {}, Fault(job.name, 0, f"{place}.weight_bits", what, f"choose {' or '.join(map(str, have))}")
-    what = f"{describe_published(architecture)}, not in {wanted}{'' if asked else ' bits'}"
+        wrong = f"{labels} has no weights of {' or '.join(map(str, bits))} bits"
+        return {}, Fault(job.name, 0, f"{place}.weight_bits", wrong, f"choose {' or '.join(map(str, have))}")
+    wrong = f"{describe_published(architecture)}, not in {wanted}{'' if asked else ' bits'}"
     have = sorted({table.formats[name].bits for name in there}, reverse=True)
     fix = f"leave it out, or choose {' or '.join(sorted(there) if asked else map(str, have))}"
-    return {}, Fault(job.name, 0, where, what, fix)
+    return {}, Fault(job.name, 0, where, wrong, fix)

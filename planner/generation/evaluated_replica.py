@@ -116,8 +116,8 @@ class Replica:
             f"GPU {gpu}": f"memory.{gpu}",
             f"format {recipe.quant}": f"reading.{table.fitted_as(recipe.quant)}",
         }
-        found = {words: known.get(key) for words, key in keys.items()}
-        priors = tuple(words for words, entry in found.items() if entry is None or entry.basis != "measured")
+        coefficients = {words: known.get(key) for words, key in keys.items()}
+        priors = tuple(words for words, entry in coefficients.items() if entry is None or entry.basis != "measured")
         serves_adapters = self.job.adapter is not None and self.job.adapter.served is not None
         return (*priors, "served adapters") if serves_adapters else priors
 
@@ -137,11 +137,11 @@ class Replica:
         seconds = (requests.count * self._cycle_of(requests, flight) for requests in work.classes)
         return math.fsum(seconds) / work.total_requests
 
-    def _cycle_of(self, one: Any, flight: float) -> float:
+    def _cycle_of(self, lengths: Any, flight: float) -> float:
         prefix = self.job.work.prefix_tokens
-        prompt, (model, hardware, stack) = one.input_tokens - prefix, self.inputs
-        found = cycle_seconds(model, hardware, stack, flight, prompt, one.output_tokens, float(prefix))
-        return float(found[0]) / self.factor
+        prompt, (model, hardware, stack) = lengths.input_tokens - prefix, self.inputs
+        cycle = cycle_seconds(model, hardware, stack, flight, prompt, lengths.output_tokens, float(prefix))
+        return float(cycle[0]) / self.factor
 
     def mean_over_seats(self, figure: Any) -> float:
         """Return the mean of a figure over the places in flight: a request holds one as long as its answer."""
@@ -217,9 +217,9 @@ class Replica:
     def run(self) -> tuple[float, int]:
         """Seconds until all requests are answered, and requests in flight."""
         replicas = self.context.machine.gpus / self.together
-        each = math.ceil(self.job.work.total_requests / replicas)
-        flight = min(self.fitting, self.most, each)
-        full, rest = divmod(each, flight)
+        requests = math.ceil(self.job.work.total_requests / replicas)
+        flight = min(self.fitting, self.most, requests)
+        full, rest = divmod(requests, flight)
         seconds = full * self.cycle(flight) + (self.cycle(rest) if rest else 0.0)
         alone = self._cycle_of(max(self.job.work.classes, key=lambda one: one.output_tokens), 1.0)
         return max(seconds, alone), flight
@@ -251,16 +251,16 @@ class Replica:
     def _api_prices(self) -> tuple[ApiPrice, ...]:
         """Return what each service that answers with the model takes; from where machines pay is not known here."""
         trials = self.job.trials.count
-        requests, found = self.job.work.total_requests * trials, []
+        requests, prices = self.job.work.total_requests * trials, []
         for label, offer, price, usd in usd_by_the_token(self.job, self.context.offers):
             usd *= (1.0 - price.batch_discount) * trials
-            found.append(
+            prices.append(
                 ApiPrice(
                     offer=label, usd=usd, usd_per_thousand_requests=usd / requests * 1e3,
                     hosts_tuned=price.hosts_tuned, pays_from_requests=None, source=offer.source,
                 )
             )  # fmt: skip
-        return tuple(sorted(found, key=lambda one: (one.usd, one.offer)))
+        return tuple(sorted(prices, key=lambda one: (one.usd, one.offer)))
 
     def generation(self, bill: Sequence[BillItem]) -> BulkGeneration:
         """Return what a plan says of the job, whose bill is given."""
@@ -278,7 +278,7 @@ class Replica:
         alone = prefill_seconds(model, hardware, stack, max(mean - prefix, 1.0), prefix)
         first = float(latency.first_token_seconds(stack, alone, step, taken_in, flight - 1)[0]) / self.factor
         written = work.total_output_tokens / requests
-        each = (self.cycle(flight) - first) / (written - 1.0) if written > 1 else 0.0
+        tpot = (self.cycle(flight) - first) / (written - 1.0) if written > 1 else 0.0
         shares = time_shares(model, hardware, stack, flight, seen, taken_in, written)
         usd_each, usd_in = usd / self.job.trials.count, shares["prompts"] * usd / self.job.trials.count
         fitting, rest = max(1, self.fitting), min(self.fitting, self.most)
@@ -290,7 +290,7 @@ class Replica:
             binds="requests" if flight < rest else "engine" if flight >= self.most else "memory",
             time_shares=shares,
             output_tokens_per_second=work.total_output_tokens / (self.run[0] / self.job.efficiency),
-            ttft_seconds=first, tpot_seconds=each,
+            ttft_seconds=first, tpot_seconds=tpot,
             usd_per_thousand_requests=usd_each / requests * 1e3,
             usd_per_million_input_tokens=usd_in / work.total_input_tokens * 1e6,
             usd_per_million_output_tokens=(usd_each - usd_in) / work.total_output_tokens * 1e6,
@@ -313,8 +313,8 @@ class EvaluatedReplicas:
     @property
     def cycle_hours(self) -> float:
         """Hours of a request among those in flight."""
-        each = math.ceil(self.work.steps / (self.replica.context.machine.gpus / self.replica.together))
-        return self.work.steps * self.step_seconds / HOUR / max(1.0, each / self.replica.run[1])
+        steps = math.ceil(self.work.steps / (self.replica.context.machine.gpus / self.replica.together))
+        return self.work.steps * self.step_seconds / HOUR / max(1.0, steps / self.replica.run[1])
 
 
 def evaluate_replicas(context: RunContext, job: InferenceJob) -> EvaluatedReplicas:
@@ -351,8 +351,8 @@ def next_to_adapters(plain: Any, context: RunContext, job: InferenceJob) -> Any:
     if adapter is None or adapter.served is None:
         return plain
     # Every adapter lies in memory in 16 bits and is read in each step; a token meets one of them.
-    each = float(lora_parameters(context.network, adapter.rank, adapter.targets).trainable)
-    more, met = adapter.served * each * 2.0 / plain.weight_bytes, plain.model.met_weights + each
+    weights = float(lora_parameters(context.network, adapter.rank, adapter.targets).trainable)
+    more, met = adapter.served * weights * 2.0 / plain.weight_bytes, plain.model.met_weights + weights
     stored, dense = plain.model.stored_weights + more, plain.model.dense_weights + more
     return replace(plain, model=replace(plain.model, stored_weights=stored, dense_weights=dense, met_weights=met))
 
@@ -430,8 +430,8 @@ def answering_seconds(context: RunContext, offer: Offer, instances: int, forms: 
     if len(forms) == 1 or last is None:
         return None
     alone = last.cycle(1.0)  # one prompt after the other, as from host memory
-    each = -(-job.work.total_requests // (instances * offer.gpus // last.together))
-    return each * alone
+    requests = -(-job.work.total_requests // (instances * offer.gpus // last.together))
+    return requests * alone
 
 
 def _unlimited(context: RunContext) -> Scenario:

@@ -72,13 +72,13 @@ def least_usd_per_gpu_hour(gpu: str, library: Library) -> tuple[float, str] | No
     """Return the least price per GPU-hour that is open to all, and whose it is; None where no offer has it."""
     faults: list[Fault] = []
     names = {name.casefold() for name in (gpu, *library.gpu(gpu).aliases)}
-    found = [
+    prices = [
         (offer.usd_per_hour / offer.gpus, offer.provider)
         for offer in read_inventory(MARKET, Path(), faults)
         if offer.gpu and offer.gpus and offer.usd_per_hour and offer.gpu.casefold() in names
         if offer.tier in ("secure", "community") and not offer.commitment
     ]
-    return min(found) if found else None
+    return min(prices) if prices else None
 
 
 # What `estimate --inference` asks for, checked against the facts of engines, formats, GPUs and models.
@@ -101,8 +101,8 @@ def resolve_request(asked: InferenceRequest, architecture: Architecture, gpu: Gp
     """Return engine and format; `ScenarioError` with every reason why this cannot run."""
     table, faults = read_engines(), list[Fault]()
 
-    def fault(where: str, what: str, fix: str) -> None:
-        faults.append(Fault(WHERE, 0, where, what, fix))
+    def fault(where: str, wrong: str, fix: str) -> None:
+        faults.append(Fault(WHERE, 0, where, wrong, fix))
 
     name = table.engine_behind(asked.engine)
     if name is None:
@@ -122,10 +122,10 @@ def resolve_request(asked: InferenceRequest, architecture: Architecture, gpu: Gp
     if asked.prefix > asked.input:
         fault("prefix", f"{asked.prefix:,} exceeds the input of {asked.input:,} tokens", "the prefix is part of it")
     if asked.input + asked.output > architecture.max_sequence:
-        what = f"{asked.input:,} + {asked.output:,} tokens exceed the context of {architecture.name}"
-        fault("input", what, f"at most {architecture.max_sequence:,} together")
-    for where, what, fix in _unused(asked, engine, gpu):
-        fault(where, what, fix)
+        wrong = f"{asked.input:,} + {asked.output:,} tokens exceed the context of {architecture.name}"
+        fault("input", wrong, f"at most {architecture.max_sequence:,} together")
+    for where, wrong, fix in _unused(asked, engine, gpu):
+        fault(where, wrong, fix)
     if faults or format_name is None:
         raise ScenarioError(faults)
     given = asked.model_fields_set
@@ -145,8 +145,8 @@ def _unused(asked: InferenceRequest, engine: Engine, gpu: GpuSpec) -> Iterator[t
         yield "engine", *without_images(engine.label)
     release, known = asked.engine_release, engine.releases
     if release is not None and not engine.releases_of(release):
-        what = f"{engine.label} {release} is not known: releases are from {known[0].version} on" if known else ""
-        yield "engine_release", what or f"no releases of {engine.label} are known", "leave it out"
+        wrong = f"{engine.label} {release} is not known: releases are from {known[0].version} on" if known else ""
+        yield "engine_release", wrong or f"no releases of {engine.label} are known", "leave it out"
     if asked.use == "offline" and not known:
         yield "use", f"what a script changes in the memory of {engine.label} is not known", "leave it out"
     if gpu.lacks_link(asked.interconnect):
@@ -162,25 +162,25 @@ def _division(
     """
     machines = asked.instances or -(-asked.gpus // GPUS_PER_MACHINE)
     if machines > 1 and asked.network_gbps is None:
-        what = f"{asked.gpus} GPUs are {machines} machines, and a replica stays within one"
+        wrong = f"{asked.gpus} GPUs are {machines} machines, and a replica stays within one"
         most = max(1, asked.gpus // machines)
-        each = (
+        counts = (
             max((division for division in divisions(architecture) if division <= most), default=1)
             if engine.tensor
             else most
         )
-        fix = f"estimate one of {each} GPU{'s' * (each != 1)}"
+        fix = f"estimate one of {counts} GPU{'s' * (counts != 1)}"
         if not engine.tensor or architecture.split_fault(asked.gpus) is None:
             fix += f", or give --instances 1 for a machine that has {asked.gpus}"
         fix += ", or --network-gbps of each machine"
-        faults.append(Fault(WHERE, 0, "gpus", what, fix))
+        faults.append(Fault(WHERE, 0, "gpus", wrong, fix))
     wanted = asked.tensor_parallel
     if wanted is not None and asked.gpus % wanted:
-        what, fix = f"{wanted} does not divide {asked.gpus} GPUs", "the rest of the GPUs divide the layers"
-        faults.append(Fault(WHERE, 0, "tensor_parallel", what, fix))
+        wrong, fix = f"{wanted} does not divide {asked.gpus} GPUs", "the rest of the GPUs divide the layers"
+        faults.append(Fault(WHERE, 0, "tensor_parallel", wrong, fix))
     if wanted is not None and wanted > 1 and not engine.tensor:
-        what, fix = f"{engine.label} does not split layers among GPUs", "leave it out, or choose vllm, sglang, trt-llm"
-        faults.append(Fault(WHERE, 0, "tensor_parallel", what, fix))
+        wrong, fix = f"{engine.label} does not split layers among GPUs", "leave it out, or choose vllm, sglang, trt-llm"
+        faults.append(Fault(WHERE, 0, "tensor_parallel", wrong, fix))
     tensor = (wanted or asked.gpus) if engine.tensor else 1
     why = architecture.split_fault(tensor) if engine.tensor else None
     if why is not None and (machines == 1 or asked.network_gbps is not None):
@@ -197,12 +197,12 @@ def _format(
     engine = table.engines[engine_name]
     wanted = asked.weight_format and table.format_behind(asked.weight_format)
     if asked.weight_format and (wanted is None or wanted not in engine.formats):
-        what = f"{engine.label} does not load {asked.weight_format}"
-        faults.append(Fault(WHERE, 0, "weight_format", what, name_fix(asked.weight_format, engine.formats)))
+        wrong = f"{engine.label} does not load {asked.weight_format}"
+        faults.append(Fault(WHERE, 0, "weight_format", wrong, name_fix(asked.weight_format, engine.formats)))
         return None
     if wanted and asked.weight_bits not in (None, table.formats[wanted].bits):
-        what = f"{wanted} has {table.formats[wanted].bits} bits, not {asked.weight_bits}"
-        faults.append(Fault(WHERE, 0, "weight_bits", what, "give one of the two"))
+        wrong = f"{wanted} has {table.formats[wanted].bits} bits, not {asked.weight_bits}"
+        faults.append(Fault(WHERE, 0, "weight_bits", wrong, "give one of the two"))
         return None
     there = servable_formats(engine, architecture)
     usual = release_bits(architecture.published)
@@ -216,15 +216,15 @@ def _format(
         return None
     if not possible:
         have = sorted({table.formats[form].bits for form in engine.formats}, reverse=True)
-        what = f"{engine.label} has no weights of {bits} bits"
-        faults.append(Fault(WHERE, 0, "weight_bits", what, f"choose {' or '.join(map(str, have))}"))
+        wrong = f"{engine.label} has no weights of {bits} bits"
+        faults.append(Fault(WHERE, 0, "weight_bits", wrong, f"choose {' or '.join(map(str, have))}"))
         return None
     for form in possible:
         if has_kernels(table.formats[form], gpu):
             return form
     least = min(table.formats[form].capability for form in possible)
-    what = f"{gpu.name} has no kernels for {' or '.join(possible)}"
-    faults.append(Fault(WHERE, 0, "weight_bits", what, f"they need compute capability {least} or newer"))
+    wrong = f"{gpu.name} has no kernels for {' or '.join(possible)}"
+    faults.append(Fault(WHERE, 0, "weight_bits", wrong, f"they need compute capability {least} or newer"))
     return None
 
 
@@ -287,8 +287,8 @@ def resolve_replica(
     """Return one replica in the terms of the formulas, and the library that it was read from; raises as an estimate."""
     count, gpu = split_count(gpu)
     if count is not None and settings.setdefault("gpus", count) != count:
-        what = f"{count} by the name of the GPU, {settings['gpus']} here"
-        raise ScenarioError([Fault(WHERE, 0, "gpus", what, "give one of the two")])
+        wrong = f"{count} by the name of the GPU, {settings['gpus']} here"
+        raise ScenarioError([Fault(WHERE, 0, "gpus", wrong, "give one of the two")])
     asked = Source(WHERE).validate(InferenceRequest, settings)
     network, card, library = resolve_cards(architecture, gpu, library)
     images = _images_of(asked, network)
@@ -314,8 +314,8 @@ def _images_of(asked: InferenceRequest, architecture: Architecture) -> PromptIma
     given = PromptImages(
         size=asked.image_size, count=asked.images_per_sample, max_pixels=asked.max_pixels, max_tiles=asked.max_tiles
     )
-    found = given.faults(architecture.name, architecture.tower)
-    raise_faults([Fault(WHERE, 0, key or "image_size", what, fix) for key, what, fix in found], ScenarioError)
+    faults = given.faults(architecture.name, architecture.tower)
+    raise_faults([Fault(WHERE, 0, key or "image_size", wrong, fix) for key, wrong, fix in faults], ScenarioError)
     assert architecture.tower is not None
     return given.model_copy(update={"tokens": given.tokens_of(architecture.tower)})
 
@@ -389,8 +389,8 @@ def _spread_of_rate(value: float, sigma: float) -> Spread:
 def memory_of(setup: ReplicaSetup) -> tuple[ServingMemory, RequestsThatFit]:
     """Return the memory of one GPU and the requests that fit; `ScenarioError` where not one does."""
     asked, served, model = setup.asked, setup.served, setup.model
-    found = _replica(setup, asked.engine_release)
-    usable, cache = found.usable, found.cache
+    replica = _replica(setup, asked.engine_release)
+    usable, cache = replica.usable, replica.cache
     per_token = float(kv_bytes_per_token(model, setup.stack.kv_bytes, served.tensor, served.pipeline)[0])
 
     def fitting(tokens: float) -> int:
@@ -398,17 +398,17 @@ def memory_of(setup: ReplicaSetup) -> tuple[ServingMemory, RequestsThatFit]:
 
     whole = fitting(asked.input + asked.output)
     if whole < 1:
-        need = found.fixed + (asked.input + asked.output) * per_token
-        what = (
+        need = replica.fixed + (asked.input + asked.output) * per_token
+        wrong = (
             f"{need / GIB:,.1f} GiB per GPU for one request of {asked.input + asked.output:,} tokens, "
             f"{usable / GIB:,.1f} GiB usable on {setup.gpu.name}"
         )
         fix = "more --gpus, fewer --weight-bits or --kv-bits, a shorter --input, or a larger GPU"
-        raise ScenarioError([Fault(WHERE, 0, "", what, fix)])
+        raise ScenarioError([Fault(WHERE, 0, "", wrong, fix)])
     # One prefix serves all requests: its blocks are in memory once.
     memory = ServingMemory(
         usable=usable / GIB,
-        parts={name: size / GIB for name, size in found.parts.items()},
+        parts={name: size / GIB for name, size in replica.parts.items()},
         kv_bytes_per_token=per_token,
         kv_tokens=int(cache // per_token),
         kv_tokens_range=_cache_range(setup, cache, per_token),
@@ -471,20 +471,20 @@ def _prices(setup: ReplicaSetup, flight: int, cycle: float, library: Library) ->
     price: tuple[float, str] | None = None
     if asked.usd_per_gpu_hour is not None:
         price = asked.usd_per_gpu_hour, "--usd-per-gpu-hour"
-    elif found := least_usd_per_gpu_hour(setup.gpu.name, library):
-        price = found[0], f"least on demand in the shipped market: {found[1]}"
+    elif rented := least_usd_per_gpu_hour(setup.gpu.name, library):
+        price = rented[0], f"least on demand in the shipped market: {rented[1]}"
     if price is None:
         return None
-    each = price[0] / HOUR * asked.gpus  # dollars per second of the replica
+    usd_per_second = price[0] / HOUR * asked.gpus  # dollars per second of the replica
     taken_in = prompt_seconds(setup.model, setup.hardware, setup.computed, asked.prefix) + setup.stack.request_seconds
     prefill = float(np.atleast_1d(taken_in)[0]) / setup.served.pipeline
     whole = cycle / flight
     return TokenPrices(
         usd_per_gpu_hour=price[0],
         basis=price[1],
-        usd_per_million_input_tokens=each * prefill / asked.input * MEGA if asked.input else None,
-        usd_per_million_output_tokens=each * max(whole - prefill, 0.0) / asked.output * MEGA,
-        usd_per_thousand_requests=1000.0 * each * whole,
+        usd_per_million_input_tokens=usd_per_second * prefill / asked.input * MEGA if asked.input else None,
+        usd_per_million_output_tokens=usd_per_second * max(whole - prefill, 0.0) / asked.output * MEGA,
+        usd_per_thousand_requests=1000.0 * usd_per_second * whole,
     )
 
 
@@ -506,8 +506,10 @@ def _notes(
     notes += [f"no published measurements inform {', '.join(prior)}: its speed is a prior"] if prior else []
     most, states = served.engine.limits_on(setup.gpu).sequences, memory.state_sequences
     if states is not None and states < most:
-        what = f"the state of linear attention of {states:,} sequences fits"
-        notes.append(f"{what}: {served.engine.label} does not start with its default of {most:,}, give it at most that")
+        states_fit = f"the state of linear attention of {states:,} sequences fits"
+        notes.append(
+            f"{states_fit}: {served.engine.label} does not start with its default of {most:,}, give it at most that"
+        )
     if fits.longest < 1:
         longest = setup.architecture.max_sequence
         notes.append(f"not one request of the model's longest context ({longest:,} tokens) fits")

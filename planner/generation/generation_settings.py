@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from planner.documents.files import yaml_text
+from planner.documents.files import data_folder, yaml_text
 from planner.errors import Fault, InputError, collect_faults, raise_faults
 from planner.exports.facts import Given, Wishes
 from planner.exports.field_map import EngineMap, LaunchMap, engine_maps, field_maps, filled, launch_maps
@@ -35,7 +34,6 @@ from planner.exports.script_parts import (
     in_environment,
     shell_word,
 )
-from planner.generation import generate
 from planner.library.engines import read_engines
 from planner.library.names import is_gated
 from planner.library.reading import read_library
@@ -47,6 +45,10 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
 
+GENERATE_SCRIPT = "generate.py"
+"""The program in `models/exports` that answers the prompts."""
+OF_ANSWERS = ("model", "weight_format", "kv_bits", "max_tokens", "sampling", "prompts_per_part")
+"""Settings that the answers depend on, as the program names them."""
 PART_SECONDS = 60.0
 """Work of a machine whose answers are written together: a lost machine loses no more, and its requests in flight."""
 MOST_PARTS = 10_000
@@ -76,11 +78,11 @@ def engine_of(given: Given, file: str) -> EngineMap:
         faults.append(Fault(file, 0, where, f"the script for {tool.label} has no {made.kv_bits}-bit cache", fix))
     asked = asked_of(given)
     if asked.adapter is not None and asked.adapter.served and tool.room_for(asked.adapter.rank) is None:
-        what = f"{tool.label} serves no adapters of rank {asked.adapter.rank}"
-        faults.append(Fault(file, 0, where, what, f"a rank up to {max(tool.ranks)}"))
+        wrong = f"{tool.label} serves no adapters of rank {asked.adapter.rank}"
+        faults.append(Fault(file, 0, where, wrong, f"a rank up to {max(tool.ranks)}"))
     if job.gpus_per_instance < made.gpus_per_replica:
-        what = f"a replica of {made.gpus_per_replica} GPUs does not fit on a machine of {job.gpus_per_instance}"
-        faults.append(Fault(file, 0, where, what, "planner check lists every edited figure; solve it again"))
+        wrong = f"a replica of {made.gpus_per_replica} GPUs does not fit on a machine of {job.gpus_per_instance}"
+        faults.append(Fault(file, 0, where, wrong, "planner check lists every edited figure; solve it again"))
     if faults:
         raise InputError(faults)
     return tool
@@ -163,24 +165,24 @@ def remarks_of(given: Given, tool: EngineMap, wishes: Wishes) -> list[str]:
     """Return what a reader of the files must know of weights, adapters and lengths."""
     made, asked = generation_of(given), asked_of(given)
     model, made_here = _weights(given, tool, wishes)
-    found = tool.image_remarks(asked.work.image_input)
+    remarks = tool.image_remarks(asked.work.image_input)
     if not model and asked.adapter is not None and not asked.adapter.served:
-        found.append("name the merged weights: model in generate.json, or --model-id")
+        remarks.append("name the merged weights: model in generate.json, or --model-id")
     elif not model:
-        found.append(f"name weights in {made.weight_format}: model in generate.json, or --model-id")
+        remarks.append(f"name weights in {made.weight_format}: model in generate.json, or --model-id")
     elif made_here:
-        found.append(f"{tool.label} makes {made.weight_format} of the 16-bit weights of {model} while it loads them")
+        remarks.append(f"{tool.label} makes {made.weight_format} of the 16-bit weights of {model} while it loads them")
     elif made.weight_format != "bf16":
-        found.append(f"{model} must hold weights in {made.weight_format}")
+        remarks.append(f"{model} must hold weights in {made.weight_format}")
     if asked.adapter is not None and asked.adapter.served:
-        found.append("adapters in generate.json: the folder of each; a prompt names its own as adapter")
+        remarks.append("adapters in generate.json: the folder of each; a prompt names its own as adapter")
     if asked.work.lengths:
-        found.append("answers are cut at the longest output of the job (max_tokens)")
+        remarks.append("answers are cut at the longest output of the job (max_tokens)")
     else:
-        found.append(
+        remarks.append(
             f"answers are cut at {_longest_answer(given):,} tokens (max_tokens); the plan counts on their mean"
         )
-    return found
+    return remarks
 
 
 def _longest_answer(given: Given) -> int:
@@ -253,8 +255,8 @@ def skypilot_generation(
         "setup": in_environment(name, _install(engine)),
         "run": in_environment(name, _RUN),
     }
-    found = _remarks(given, machines.note, remarks)
-    return commented(header(given.plan, job, tool, skypilot_command(given, bool(gated)), found)) + yaml_text(task)
+    comments = _remarks(given, machines.note, remarks)
+    return commented(header(given.plan, job, tool, skypilot_command(given, bool(gated)), comments)) + yaml_text(task)
 
 
 def dstack_generation(given: Given, tool: LaunchMap, engine: EngineMap, remarks: Sequence[str], wishes: Wishes) -> str:
@@ -265,17 +267,17 @@ def dstack_generation(given: Given, tool: LaunchMap, engine: EngineMap, remarks:
     task: dict[str, Any] = {"type": "task", "name": f"{name}-0", "nodes": 1}
     task |= {**dstack_profile(job, machines), "image": image_of(job.gpu).image}
     task["env"] = ["SHARD=0", f"SHARDS={job.instances}", f"PROMPTS={prompts}", *([TOKEN] if gated else [])]
-    task["files"] = ["generate.py", "generate.json", prompts]
+    task["files"] = [GENERATE_SCRIPT, "generate.json", prompts]
     if machines.keeps:
         task["volumes"] = [{"name": f"results-{name}-0", "path": RESULTS}]
     task["commands"] = [in_environment(name, _install(engine), _RUN)]
-    found = [*_remarks(given, machines.note, remarks), environment_remark(job.gpu).partition(";")[0]]
-    found.append(
+    comments = [*_remarks(given, machines.note, remarks), environment_remark(job.gpu).partition(";")[0]]
+    comments.append(
         f"make a volume results-{name}-NUMBER for each machine first (dstack apply, type: volume)"
         if machines.keeps
         else f"{tool.label} has no network volumes here: save {RESULTS} before the machines go"
     )
-    return commented(header(given.plan, job, tool, dstack_command(given, bool(gated)), found)) + yaml_text(task)
+    return commented(header(given.plan, job, tool, dstack_command(given, bool(gated)), comments)) + yaml_text(task)
 
 
 def skypilot_command(given: Given, gated: bool) -> str:
@@ -307,7 +309,7 @@ def _install(engine: EngineMap) -> str:
 def _bucket(given: Given, engine: EngineMap, wishes: Wishes) -> str:
     """Return the bucket of the answers: another one for other prompts, and for what else answers depend on."""
     settings = script_settings(given, engine, wishes, [])
-    recipe = {"prompts": wishes.dataset or PROMPTS, **{name: settings[name] for name in generate.OF_ANSWERS}}
+    recipe = {"prompts": wishes.dataset or PROMPTS, **{name: settings[name] for name in OF_ANSWERS}}
     return bucket_name("results", given.job, json.dumps(recipe, sort_keys=True))
 
 
@@ -378,38 +380,38 @@ def export_generation(given: Given, targets: Sequence[str], wishes: Wishes, file
     engine, maps = engine_of(given, file), launch_maps()
     where, gated = f"jobs.{given.job.name}", _gated_model(given, engine, wishes)
     remarks = [*remarks_of(given, engine, wishes), *([token_remark(gated)] if gated else [])]
-    faults, found = [], {}
+    faults, files = [], {}
     for name in targets:
         if name not in _TASKS:
             label = (maps | field_maps())[name].label
-            what = f"{label} trains, and this job answers prompts" if name in field_maps() else f"no task for {label}"
-            faults.append(Fault(file, 0, where, what, f"--to {' or --to '.join(_TASKS)}, or --all"))
+            wrong = f"{label} trains, and this job answers prompts" if name in field_maps() else f"no task for {label}"
+            faults.append(Fault(file, 0, where, wrong, f"--to {' or --to '.join(_TASKS)}, or --all"))
             continue
         with collect_faults(faults):
-            found[maps[name].file] = _TASKS[name][0](given, maps[name], engine, remarks, wishes)
+            files[maps[name].file] = _TASKS[name][0](given, maps[name], engine, remarks, wishes)
     raise_faults(faults)
     comment = header(given.plan, given.job, engine.tool, RUN, remarks)
-    found["generate.py"] = Path(generate.__file__).read_text(encoding="utf-8")
-    found["generate.json"] = json.dumps(script_settings(given, engine, wishes, comment), indent=2) + "\n"
-    return found
+    files[GENERATE_SCRIPT] = (data_folder("models") / "exports" / GENERATE_SCRIPT).read_text(encoding="utf-8")
+    files["generate.json"] = json.dumps(script_settings(given, engine, wishes, comment), indent=2) + "\n"
+    return files
 
 
 def export_all_generation(given: Given, wishes: Wishes, file: str) -> tuple[dict[str, str], list[str]]:
     """Return the files of a folder to launch from, by name, and which launchers are left out and why."""
-    found, left_out, starts = export_generation(given, [], wishes, file), [], dict[str, str]()
+    files, left_out, starts = export_generation(given, [], wishes, file), [], dict[str, str]()
     engine = engine_of(given, file)
     gated = _gated_model(given, engine, wishes)
     for name, (_, command, _) in _TASKS.items():
         try:
-            found |= export_generation(given, [name], wishes, file)
+            files |= export_generation(given, [name], wishes, file)
             starts[name] = command(given, bool(gated))
         except InputError as error:
             left_out.append(f"{launch_maps()[name].file} is left out: {error.faults[0].what}")
     remarks = [*remarks_of(given, engine, wishes), *([token_remark(gated)] if gated else [])]
-    found["requirements.txt"] = "".join(f"{package}\n" for package in engine.packages)
-    found["run.sh"] = run_script(given, engine, remarks)
-    found["README.md"] = _readme(given, sorted(found), starts, gated)
-    return found, left_out
+    files["requirements.txt"] = "".join(f"{package}\n" for package in engine.packages)
+    files["run.sh"] = run_script(given, engine, remarks)
+    files["README.md"] = _readme(given, sorted(files), starts, gated)
+    return files, left_out
 
 
 def generation_checklist(given: Given, wishes: Wishes, files: Collection[str]) -> Checklist:

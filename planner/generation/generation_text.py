@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from planner.library.engines import read_engines
 from planner.report import words
-from planner.report.run_text import draw_bar
-from planner.report.words import line_room
+from planner.report.words import draw_bar, line_room
 from planner.results.fleet import ApiPrice, BulkGeneration, InferenceEstimate
 from planner.results.plan_parts import Spread
 from planner.units import MILLISECONDS, figure_text
@@ -69,8 +68,10 @@ def speed_lines(made: BulkGeneration, rate: str) -> list[str]:
     requests = made.output_tokens_per_second / made.output_tokens
     parts = sorted(made.time_shares.items(), key=lambda part: -part[1])
     shown = [f"{TIME_KINDS[name]} {words.percent(share)}" for name, share in parts if share >= SHARE_SHOWN]
-    each = f", per token {words.significant(made.tpot_seconds * MILLISECONDS)} ms" if made.output_tokens > 1 else ""
-    first = f"first token {words.significant(made.ttft_seconds)} s{each}"
+    per_token = (
+        f", per token {words.significant(made.tpot_seconds * MILLISECONDS)} ms" if made.output_tokens > 1 else ""
+    )
+    first = f"first token {words.significant(made.ttft_seconds)} s{per_token}"
     lines = [
         f"{rate.replace(' tokens/s', ' output tokens/s')}, {words.significant(requests)} requests/s",
         f"time goes to {', '.join(shown)}",
@@ -103,9 +104,9 @@ def api_lines(made: BulkGeneration) -> list[str]:
     return lines
 
 
-def api_price_lines(one: ApiPrice, per: str, pays: Sequence[str]) -> list[str]:
+def api_price_lines(price: ApiPrice, per: str, pays: Sequence[str]) -> list[str]:
     """Return a service that answers by the token: its dollars, what it hosts, and from where own machines pay."""
-    text = "; ".join([f"{words.sanitise(one.offer)}: {words.usd(one.usd)}{per}, {HOSTS[one.hosts_tuned]}", *pays])
+    text = "; ".join([f"{words.sanitise(price.offer)}: {words.usd(price.usd)}{per}, {HOSTS[price.hosts_tuned]}", *pays])
     return words.wrap_lines(text, line_room(), 3)
 
 
@@ -127,8 +128,8 @@ def render_inference(estimate: InferenceEstimate) -> str:
 
 
 def _summary(estimate: InferenceEstimate) -> str:
-    what = f"{words.sanitise(estimate.architecture)} on {words.gpus(estimate.gpus, estimate.gpu)}, {estimate.engine}"
-    return f"{what}: {_range(estimate.output_tokens_per_second)} output tokens/s"
+    where = f"{words.sanitise(estimate.architecture)} on {words.gpus(estimate.gpus, estimate.gpu)}, {estimate.engine}"
+    return f"{where}: {_range(estimate.output_tokens_per_second)} output tokens/s"
 
 
 def _serve(estimate: InferenceEstimate) -> list[str]:
@@ -180,8 +181,8 @@ def _price(estimate: InferenceEstimate) -> list[str]:
     tokens = f"${words.significant(prices.usd_per_million_output_tokens)} per million output tokens"
     if prices.usd_per_million_input_tokens is not None:
         tokens = f"${words.significant(prices.usd_per_million_input_tokens)} per million input tokens, {tokens}"
-    each = f"${words.significant(prices.usd_per_thousand_requests)} per 1,000 requests"
-    return [tokens, f"{each}, at ${words.significant(prices.usd_per_gpu_hour)} per GPU-hour ({prices.basis})"]
+    by_request = f"${words.significant(prices.usd_per_thousand_requests)} per 1,000 requests"
+    return [tokens, f"{by_request}, at ${words.significant(prices.usd_per_gpu_hour)} per GPU-hour ({prices.basis})"]
 
 
 def _basis(estimate: InferenceEstimate) -> list[str]:

@@ -103,20 +103,20 @@ def adapter_weights(job: InferenceJob, architecture: Architecture) -> float:
     return float(lora_parameters(network_of(architecture), adapter.rank, adapter.targets).trainable)
 
 
-def with_adapters(serving: Serving, each: float, served: int) -> Serving:
-    """Return a configuration with `served` adapters of `each` weights next to its own; merged ones change nothing.
+def with_adapters(serving: Serving, weights: float, served: int) -> Serving:
+    """Return a configuration with `served` adapters of as many `weights` next to its own; merged ones change nothing.
 
     All of them lie in memory, a step reads all of them, and each token is multiplied with one. Example: rank 16 on all
     linear layers of Llama 3.1 8B is 41.9 million weights, 84 MB; ten of them are 0.84 GB, 5 % of the 16-bit weights.
     """
-    if not each:
+    if not weights:
         return serving
-    as_weights = served * each * ADAPTER_BYTES / serving.weight_bytes
+    as_weights = served * weights * ADAPTER_BYTES / serving.weight_bytes
     model = replace(
         serving.model,
         stored_weights=serving.model.stored_weights + as_weights,
         dense_weights=serving.model.dense_weights + as_weights,
-        met_weights=serving.model.met_weights + each,
+        met_weights=serving.model.met_weights + weights,
     )
     return replace(serving, model=model)
 
@@ -160,8 +160,8 @@ def predicted_run(run: ServedRun, job: InferenceJob, architecture: Architecture,
     alone = prefill_seconds(model, hardware, stack, max(own, 1.0), prefix)
     taken_in = prompt_seconds(model, hardware, own, prefix) + stack.request_seconds
     first = float(first_token_seconds(stack, alone, step, taken_in, flight - 1)[0])
-    each = float(seconds_per_token(cycle(flight), first, run.output_tokens)) if run.output_tokens > 1 else 0.0
-    return Generated(requests * run.output_tokens / seconds, first, each)
+    tpot = float(seconds_per_token(cycle(flight), first, run.output_tokens)) if run.output_tokens > 1 else 0.0
+    return Generated(requests * run.output_tokens / seconds, first, tpot)
 
 
 def speed_factors(job: InferenceJob, architecture: Architecture, library: Library) -> dict[tuple[str, str], float]:
@@ -169,11 +169,11 @@ def speed_factors(job: InferenceJob, architecture: Architecture, library: Librar
 
     Runs of 1.2 and 1.5 times the estimate: 1.34. Other engines and GPUs keep their estimates.
     """
-    found: dict[tuple[str, str], list[float]] = {}
+    logs_by_engine: dict[tuple[str, str], list[float]] = {}
     for run in job.measured:
         predicted = predicted_run(run, job, architecture, library).output_tokens_per_second
-        found.setdefault((run.engine, run.gpu), []).append(math.log(run.output_tokens_per_second / predicted))
-    return {key: math.exp(math.fsum(logs) / len(logs)) for key, logs in found.items()}
+        logs_by_engine.setdefault((run.engine, run.gpu), []).append(math.log(run.output_tokens_per_second / predicted))
+    return {key: math.exp(math.fsum(logs) / len(logs)) for key, logs in logs_by_engine.items()}
 
 
 def is_measured(job: InferenceJob, recipe: ServingRecipe, gpu: str) -> bool:
@@ -233,16 +233,16 @@ class ReplicaSpeeds:
     def cycle(self, chosen: Sequence[int], sequences: Floats) -> Floats:
         """Return the mean seconds (k, m) of a request with `sequences` (k, m) in flight."""
         model, hardware, stack = self.inputs
-        found = mean_cycle_seconds(
+        seconds = mean_cycle_seconds(
             rows(model, chosen), rows(hardware, chosen), rows(stack, chosen), rows(self.means, chosen), sequences
         )
-        return np.asarray(found, dtype=float) / self.factor[chosen][:, None]
+        return np.asarray(seconds, dtype=float) / self.factor[chosen][:, None]
 
     def run_seconds(self, chosen: Sequence[int], replicas: Floats) -> tuple[Floats, Floats]:
         """Return seconds until all requests are answered by `replicas` (k, m), and requests in flight of each."""
-        each = np.ceil(self.requests / replicas)
-        flight = np.minimum(self.flight[chosen][:, None], each)
-        seconds = makespan_seconds(each, flight, lambda sequences: self.cycle(chosen, sequences))
+        per_replica = np.ceil(self.requests / replicas)
+        flight = np.minimum(self.flight[chosen][:, None], per_replica)
+        seconds = makespan_seconds(per_replica, flight, lambda sequences: self.cycle(chosen, sequences))
         return np.maximum(seconds, self.alone_seconds[chosen][:, None]), flight
 
 
@@ -251,17 +251,7 @@ def replica_speeds(
 ) -> ReplicaSpeeds:
     """Return speed and memory of recipes on GPUs, whatever the number of machines."""
     calibration, lengths = library.calibrations["inference"], lengths_of(job)
-    plain = (
-        serving_of(
-            architecture, library.gpu(served_gpu.gpu), library,
-            engine=served_gpu.recipe.framework, weights=served_gpu.recipe.quant, kv_bits=served_gpu.recipe.kv_bits,
-            division=(served_gpu.recipe.tensor_parallel, served_gpu.recipe.pipeline_parallel),
-        )
-        for served_gpu in which
-    )  # fmt: skip
-    adapter, served = adapter_weights(job, architecture), (job.adapter.served or 0) if job.adapter else 0
-    flop = image_flop(architecture, job.work.image_input)
-    servings = [replace(with_adapters(serving, adapter, served), image_flop=flop) for serving in plain]
+    servings = _servings(job, architecture, which, library)
     longest_prompt = float(np.max(lengths.prompt))
     memory = tuple(
         replica_memory(
@@ -301,6 +291,23 @@ def replica_speeds(
     )  # fmt: skip
 
 
+def _servings(
+    job: InferenceJob, architecture: Architecture, which: Sequence[ServedGpu], library: Library
+) -> list[Serving]:
+    """Return recipes on GPUs as configurations with their sheet figures, adapters and images included."""
+    plain = (
+        serving_of(
+            architecture, library.gpu(served_gpu.gpu), library,
+            engine=served_gpu.recipe.framework, weights=served_gpu.recipe.quant, kv_bits=served_gpu.recipe.kv_bits,
+            division=(served_gpu.recipe.tensor_parallel, served_gpu.recipe.pipeline_parallel),
+        )
+        for served_gpu in which
+    )  # fmt: skip
+    adapter, served = adapter_weights(job, architecture), (job.adapter.served or 0) if job.adapter else 0
+    flop = image_flop(architecture, job.work.image_input)
+    return [replace(with_adapters(serving, adapter, served), image_flop=flop) for serving in plain]
+
+
 def enumerate_replicas(
     job: InferenceJob,
     architecture: Architecture,
@@ -317,11 +324,11 @@ def enumerate_replicas(
     for machine in machines:
         kinds.setdefault((machine.gpu, machine.gpus_per_instance, machine.link), []).append(machine)
     recipes: dict[tuple[str, int], list[ServingRecipe]] = {}
-    for gpu, each, _ in kinds:
-        if (gpu, each) not in recipes:
-            found = list(serving_recipes(job, architecture, library.gpu(gpu), each))
-            recipes[gpu, each] = [recipe for recipe in found if isinstance(recipe, ServingRecipe)]
-            rejected.update(reason for reason in found if isinstance(reason, str))
+    for gpu, gpus, _ in kinds:
+        if (gpu, gpus) not in recipes:
+            served = list(serving_recipes(job, architecture, library.gpu(gpu), gpus))
+            recipes[gpu, gpus] = [recipe for recipe in served if isinstance(recipe, ServingRecipe)]
+            rejected.update(reason for reason in served if isinstance(reason, str))
     which = list(dict.fromkeys(ServedGpu(gpu, recipe) for (gpu, _), several in recipes.items() for recipe in several))
     shape = shape_of_requests(job, architecture)
     if not which:
@@ -329,8 +336,8 @@ def enumerate_replicas(
     speeds = replica_speeds(job, architecture, which, library, headroom)
     place = {served_gpu: index for index, served_gpu in enumerate(which)}
     pieces, misses = [], []
-    for (gpu, each, _), several in kinds.items():
-        chosen = [place[ServedGpu(gpu, recipe)] for recipe in recipes[gpu, each]]
+    for (gpu, gpus, _), several in kinds.items():
+        chosen = [place[ServedGpu(gpu, recipe)] for recipe in recipes[gpu, gpus]]
         fitting = [index for index in chosen if _fits(speeds, index, job, headroom)]
         rejected[DOES_NOT_FIT] += len(chosen) - len(fitting)
         misses += _shortfalls(speeds, [row for row in chosen if row not in fitting], fitting, several[0])
@@ -431,7 +438,7 @@ def generation_hours(
     stages = StageCoefficients.of(library.calibrations["stages"].values)
     disk = job.storage_gb_per_second * GB / stages.disk_efficiency * job.load_efficiency
     known: dict[tuple[str, int], Generating | None] = {}
-    found = []
+    hours = []
     for machine in machines:
         kind = machine.gpu, machine.gpus_per_instance
         if kind not in known:
@@ -440,8 +447,8 @@ def generation_hours(
         answering = made.seconds(machine.instances) if made is not None else 0.0
         pcie = PCIE_BYTES_PER_SECOND[library.gpu(machine.gpu).pcie_gen]
         loading = load_seconds(architecture.download_gb * GB, 1, disk, pcie, stages, 0, 1)
-        found.append((answering + float(loading)) / HOUR)
-    return found
+        hours.append((answering + float(loading)) / HOUR)
+    return hours
 
 
 class Generating(NamedTuple):
@@ -458,9 +465,9 @@ class Generating(NamedTuple):
 
 
 def generating_on(
-    job: Job, architecture: Architecture, gpu: str, each: int, library: Library, only_16_bits: bool
+    job: Job, architecture: Architecture, gpu: str, gpus: int, library: Library, only_16_bits: bool
 ) -> Generating | None:
-    """Return the replicas on a machine of `each` GPUs, every one on as few of them as hold it.
+    """Return the replicas on a machine of `gpus` GPUs, every one on as few of them as hold it.
 
     None where 16-bit weights are asked for and the machine does not hold them. Otherwise 4-bit weights that it does
     not hold either answer one prompt after the other, as from host memory.
@@ -468,7 +475,7 @@ def generating_on(
     asked = generating_job(job)
     assert asked is not None
     card = library.gpu(gpu)
-    degrees = [tp for tp in (1, 2, 4, 8, 16, 32, 64) if each % tp == 0 and architecture.split_fault(tp) is None]
+    degrees = [tp for tp in (1, 2, 4, 8, 16, 32, 64) if gpus % tp == 0 and architecture.split_fault(tp) is None]
     engine = engine_on(card)
     if not read_engines().engines[engine].tensor:
         degrees = [1]
@@ -478,12 +485,12 @@ def generating_on(
         for tp in degrees
     ]
     speeds = replica_speeds(asked, architecture, which, library, None)
-    found = next((index for index, flight in enumerate(speeds.flight) if flight >= 1), None)
-    if found is None and only_16_bits:
+    smallest = next((index for index, flight in enumerate(speeds.flight) if flight >= 1), None)
+    if smallest is None and only_16_bits:
         return None
-    if found is None:
-        speeds, found = replace(speeds, flight=np.maximum(speeds.flight, 1.0)), len(which) - 1
-    return Generating(speeds, found, each // which[found].recipe.tensor_parallel)
+    if smallest is None:
+        speeds, smallest = replace(speeds, flight=np.maximum(speeds.flight, 1.0)), len(which) - 1
+    return Generating(speeds, smallest, gpus // which[smallest].recipe.tensor_parallel)
 
 
 ROUGH_BATCHES = (
@@ -506,8 +513,8 @@ def prior_parts(
         f"GPU {gpu}": f"memory.{gpu}",
         f"format {weights}": f"reading.{read_engines().fitted_as(weights)}",
     }
-    entries = {what: coefficients.get(key) for what, key in keys.items()}
-    return tuple(what for what, entry in entries.items() if entry is None or entry.basis != "measured")
+    entries = {part: coefficients.get(key) for part, key in keys.items()}
+    return tuple(part for part, entry in entries.items() if entry is None or entry.basis != "measured")
 
 
 def speed_sigma(coefficients: Mapping[str, Coefficient], engine: str, is_prior: bool) -> float:
@@ -528,11 +535,11 @@ ALL_COUNTS_UP_TO = 32
 @lru_cache(maxsize=1)
 def machine_counts() -> tuple[int, ...]:
     """Return the numbers of machines that are tried."""
-    found, step = list(range(1, ALL_COUNTS_UP_TO + 1)), 1
-    while found[-1] < MOST_MACHINES:
+    counts, step = list(range(1, ALL_COUNTS_UP_TO + 1)), 1
+    while counts[-1] < MOST_MACHINES:
         step *= 2
-        found += range(found[-1] + step, min(2 * found[-1], MOST_MACHINES) + 1, step)
-    return tuple(found)
+        counts += range(counts[-1] + step, min(2 * counts[-1], MOST_MACHINES) + 1, step)
+    return tuple(counts)
 
 
 def market_of(market: Market) -> Market:
@@ -630,13 +637,7 @@ def compute_replica_hours(
     gpus = np.asarray([machine.gpus for machine in ways.machines], dtype=float)
     replicas = gpus[ways.machine] / together[ways.recipe]
     rounds = np.maximum(1.0, np.ceil(physics.shape.steps / replicas) / np.maximum(ways.micro_batch, 1))
-    pcie = np.asarray(
-        [PCIE_BYTES_PER_SECOND[library.gpu(machine.gpu).pcie_gen] for machine in ways.machines], dtype=float
-    )
-    disk = job.storage_gb_per_second * GB / stages.disk_efficiency * job.load_efficiency
-    size = architecture.release_gb * GB
-    loaded = load_seconds(size, together[ways.recipe], disk, pcie[ways.machine], stages, 0, 1)
-    load = np.asarray(loaded, dtype=float)
+    load = _loading_seconds(job, architecture, physics, library, together[ways.recipe])
     return ReplicaHours(
         training_hours=hours * trials.wall,
         evaluation_hours=none,
@@ -671,6 +672,19 @@ def compute_replica_hours(
     )
 
 
+def _loading_seconds(
+    job: InferenceJob, architecture: Architecture, physics: JobConfigurations, library: Library, together: Floats
+) -> Floats:
+    """Return the seconds (n,) in which the GPUs of a replica, `together` (n,), load the weights."""
+    ways, stages = physics.ways, StageCoefficients.of(library.calibrations["stages"].values)
+    pcie = np.asarray(
+        [PCIE_BYTES_PER_SECOND[library.gpu(machine.gpu).pcie_gen] for machine in ways.machines], dtype=float
+    )
+    disk = job.storage_gb_per_second * GB / stages.disk_efficiency * job.load_efficiency
+    size = architecture.release_gb * GB
+    return np.asarray(load_seconds(size, together, disk, pcie[ways.machine], stages, 0, 1), dtype=float)
+
+
 def _evidence(
     job: InferenceJob, recipes: list[ServingRecipe], physics: JobConfigurations, library: Library
 ) -> Integers:
@@ -684,8 +698,8 @@ def _evidence(
         priors = prior_parts(coefficients, recipe.framework, recipe.engine.label, gpu, recipe.quant)
         return Evidence.PRIOR if priors + served_priors(job) else Evidence.PUBLISHED_RUNS
 
-    found = np.asarray([[of(recipe, gpu) for gpu in gpus] for recipe in recipes], dtype=np.int64)
-    return np.asarray(found.reshape(len(recipes), len(gpus))[ways.recipe, place[ways.machine]])
+    codes = np.asarray([[of(recipe, gpu) for gpu in gpus] for recipe in recipes], dtype=np.int64)
+    return np.asarray(codes.reshape(len(recipes), len(gpus))[ways.recipe, place[ways.machine]])
 
 
 def _sigmas(job: InferenceJob, recipe: ServingRecipe, gpu: str, library: Library) -> Sigmas:

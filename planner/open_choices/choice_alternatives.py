@@ -89,9 +89,9 @@ def _estimated(
     asked = scenario.model_copy(update={"jobs": (served,), "objective": "cost", "limits": limits})
     plan = try_solve(prepare(asked, library, market))
     if plan is None:
-        what = f"no machine of the scenario serves {architecture.name}, so the dollars of its tokens are unknown"
+        wrong = f"no machine of the scenario serves {architecture.name}, so the dollars of its tokens are unknown"
         fix = "give serve_usd_per_million_tokens, for a model of 1 billion parameters"
-        raise ScenarioError([Fault(scenario.name, 0, f"jobs.{job.name}.serve_tokens", what, fix)])
+        raise ScenarioError([Fault(scenario.name, 0, f"jobs.{job.name}.serve_tokens", wrong, fix)])
     of_each = f"{lengths.input:,} tokens read and {lengths.output:,} written a request"
     source = f"estimated: {plan.description}, always full, {of_each}, at today's prices"
     return plan.least_cost_usd / (REQUESTS * (lengths.input + lengths.output) / MEGA), source
@@ -161,8 +161,10 @@ def _usd_per_token(candidates: JobCandidates, rows: Integers, tokens: int) -> Fl
     hours, columns = candidates.hours.rows(rows), candidates.columns
     rent = np.fmin(columns.on_demand_usd[offer], columns.spot_usd[offer]) * candidates.table.instances[rows]
     price = rent + columns.storage_usd_per_hour(offer, hours.stored_gb)
-    each = candidates.run_hours.training_hours[configuration] / tokens
-    return np.asarray(np.where(machines, SLOPE_MARGIN * price * each * hours.budget_factor, 0.0), dtype=float)
+    hours_per_token = candidates.run_hours.training_hours[configuration] / tokens
+    return np.asarray(
+        np.where(machines, SLOPE_MARGIN * price * hours_per_token * hours.budget_factor, 0.0), dtype=float
+    )
 
 
 # Models and batches of an open job, each an ordinary scenario once its tokens are given.
@@ -229,8 +231,8 @@ class Alternative:
         if not self.job.opens_batch:
             return tokens, 0.0
         batch, reference = self.batch * self.sequence, self.first_batch
-        found = loss_laws.batch_tokens(tokens, batch, reference)
-        return round(found), loss_laws.batch_sigma(tokens, batch, reference)
+        run = loss_laws.batch_tokens(tokens, batch, reference)
+        return round(run), loss_laws.batch_sigma(tokens, batch, reference)
 
     def loss(self, tokens: int) -> float:
         """Return the loss after `tokens` at the reference batch."""
@@ -280,8 +282,8 @@ class Alternative:
         if self.twin is not None:
             return self.twin.rise(tokens)
         if tokens not in self.rises:
-            found, screened = self._screened(tokens, LEAST_LATE)
-            self.rises[tokens] = Rise.of(found, screened, tokens)
+            candidates, screened = self._screened(tokens, LEAST_LATE)
+            self.rises[tokens] = Rise.of(candidates, screened, tokens)
             self.costs[tokens] = self.rises[tokens].usd
         return self.rises[tokens]
 
@@ -305,10 +307,12 @@ class Alternative:
 
     def _screened(self, tokens: int, scope: SearchScope) -> tuple[JobCandidates, ScreenedCandidates]:
         """Return the candidates at a number of tokens, and what the limits leave of them."""
-        scenario, found = self.definite(tokens), self.candidates_at(tokens)
+        scenario, candidates = self.definite(tokens), self.candidates_at(tokens)
         waiting_usd = CandidateObjective.of(scenario).waiting_usd
         market = self._market(scenario)
-        return found, screen(found, market, scenario.limits, self.library, waiting_usd=waiting_usd, scope=scope)
+        return candidates, screen(
+            candidates, market, scenario.limits, self.library, waiting_usd=waiting_usd, scope=scope
+        )
 
     def candidates_at(self, tokens: int) -> JobCandidates:
         """Return the candidates at a number of tokens, on the market of all jobs."""
@@ -355,8 +359,8 @@ class Alternative:
         if not len(prepared.screened[0].table):
             return math.inf
         solved = optimise(prepared, options)
-        found = solved.choice.first.objective if solved.rows else None
-        return math.inf if found is None else found + self.serving_usd
+        least = solved.choice.first.objective if solved.rows else None
+        return math.inf if least is None else least + self.serving_usd
 
 
 def _with_tokens(candidates: JobCandidates, job: Job) -> JobCandidates:
@@ -377,8 +381,8 @@ def list_alternatives(
         (library.architecture(name) for name in architectures_of(job)), key=lambda architecture: architecture.parameters
     )
     shared: list[PreparedScenario] = []
-    one = scenario.model_copy(update={"jobs": (job,)})
-    return [Alternative(one, job, model, batch, library, shared, jobs) for model in models for batch in job.batches]
+    alone = scenario.model_copy(update={"jobs": (job,)})
+    return [Alternative(alone, job, model, batch, library, shared, jobs) for model in models for batch in job.batches]
 
 
 # The most tokens of each model within budget and deadline, and by them the model of the least loss.
@@ -465,15 +469,15 @@ def best_of(alternatives: Sequence[Alternative], budget_usd: float, slack: float
     """
     known = [alternative for alternative in alternatives if known_range(alternative)[0] <= known_range(alternative)[1]]
     flop = _affordable_flop(known, budget_usd)
-    found: list[Found] = []
+    choices: list[Found] = []
     for alternative in sorted(known, key=lambda alternative: _expected_loss(alternative, budget_usd, flop)):
-        least = min((choice.loss for choice in found), default=math.inf)
+        least = min((choice.loss for choice in choices), default=math.inf)
         index = _index_for(alternative, least + slack)
-        one = None if index is None else most_tokens(alternative, budget_usd, index, least)
-        if one is not None:
-            found.append(one)
-    least = min((choice.loss for choice in found), default=math.inf)
-    near = [choice for choice in found if choice.loss <= least + slack]
+        most = None if index is None else most_tokens(alternative, budget_usd, index, least)
+        if most is not None:
+            choices.append(most)
+    least = min((choice.loss for choice in choices), default=math.inf)
+    near = [choice for choice in choices if choice.loss <= least + slack]
     return sorted(near, key=lambda choice: (choice.loss, choice.alternative.batch, choice.alternative.size))
 
 

@@ -86,14 +86,14 @@ class Decision:
     @property
     def notes(self) -> tuple[str, ...]:
         """What a reader has to know of the choice."""
-        one, job = self.alternative, self.alternative.job
+        alternative, job = self.alternative, self.alternative.job
         if not job.uses_law or self.tokens is None:
             return (CAPPED_NOTE,) if self.is_capped else ()
-        found = [_repetition_note(job.unique_tokens, self.tokens), _batch_note(one, self.tokens)]
-        found += [self.unserved, self.edge, self.other_levels, CAPPED_NOTE if self.is_capped else ""]
-        found += ["" if level_spread(job) < loss_laws.LEVEL_SPREAD else SPREAD_NOTE]
-        found += [VOCABULARY_NOTE if self.vocabularies > 1 else ""]
-        return tuple(note for note in found if note)
+        lines = [_repetition_note(job.unique_tokens, self.tokens), _batch_note(alternative, self.tokens)]
+        lines += [self.unserved, self.edge, self.other_levels, CAPPED_NOTE if self.is_capped else ""]
+        lines += ["" if level_spread(job) < loss_laws.LEVEL_SPREAD else SPREAD_NOTE]
+        lines += [VOCABULARY_NOTE if self.vocabularies > 1 else ""]
+        return tuple(note for note in lines if note)
 
     def binding(self, dollars: tuple[str, ...]) -> tuple[str, ...]:
         """Return what limits the choice, given the limits without which its own run would cost fewer dollars.
@@ -102,30 +102,32 @@ class Decision:
         """
         if not self.alternative.job.wants_least_loss or self.tokens is None:
             return dollars
-        found = [
+        limits = [
             f"{dollar.removesuffix(')')} for these tokens)" if dollar.endswith(")") else dollar for dollar in dollars
         ]
         more, loss = self.more_money, self.alternative.loss(self.tokens)
         if more is not None and loss - more.loss >= LAST_DIGIT:
-            found.insert(0, f"budget (with ${more.budget_usd:,.2f}: loss {loss - more.loss:.3f} lower)")
-        return tuple(found)
+            limits.insert(0, f"budget (with ${more.budget_usd:,.2f}: loss {loss - more.loss:.3f} lower)")
+        return tuple(limits)
 
     def choice(self) -> ModelChoice:
         """Return what the plan says of the choice."""
-        one, job = self.alternative, self.alternative.job
+        alternative, job = self.alternative, self.alternative.job
         reference = (
-            self.tokens if self.tokens is not None else int(one.prepared(None).candidates[0].physics.shape.tokens)
+            self.tokens
+            if self.tokens is not None
+            else int(alternative.prepared(None).candidates[0].physics.shape.tokens)
         )
-        run = one.run_tokens(reference)[0] if self.tokens is not None else reference
-        loss = one.loss(reference) if job.uses_law else None
+        run = alternative.run_tokens(reference)[0] if self.tokens is not None else reference
+        loss = alternative.loss(reference) if job.uses_law else None
         span = None
         if loss is not None:
             low, high = loss_laws.loss_range(loss, reference, job.unique_tokens, level_spread(job))
             span = LossRange(value=loss, low=low, high=high)
         return ModelChoice(
-            architecture=one.architecture.name,
-            parameters=one.architecture.parameters,
-            law_parameters=one.size,
+            architecture=alternative.architecture.name,
+            parameters=alternative.architecture.parameters,
+            law_parameters=alternative.size,
             tokens=run,
             tokens_at_reference=reference,
             loss=span,
@@ -133,10 +135,10 @@ class Decision:
             unique_tokens=job.unique_tokens,
             as_good=self.options,
             more_money=self.more_money,
-            batch=_batch_choice(one, reference),
+            batch=_batch_choice(alternative, reference),
             compared=self.compared,
             above_least=self.above_least,
-            serving=one.serving,
+            serving=alternative.serving,
         )
 
 
@@ -151,47 +153,48 @@ def _repetition_note(unique: int | None, tokens: int) -> str:
     )
 
 
-def _batch_note(one: Alternative, tokens: int) -> str:
+def _batch_note(alternative: Alternative, tokens: int) -> str:
     """Return what share of the tokens the batch wastes, where nothing smaller is allowed; empty where it is little."""
-    wasted = 1 - loss_laws.tokens_at_law_batch(tokens, one.first_batch) / tokens
+    wasted = 1 - loss_laws.tokens_at_law_batch(tokens, alternative.first_batch) / tokens
     if wasted < LEAST_WASTE:
         return ""
     critical = loss_laws.critical_batch(tokens)
     return (
-        f"steps of {one.first_batch:,} tokens are larger than those of the law's runs ({loss_laws.LAW_BATCH:,.0f}; "
+        f"steps of {alternative.first_batch:,} tokens are larger than those of the law's runs "
+        f"({loss_laws.LAW_BATCH:,.0f}; "
         f"critical batch {critical:,.0f}): {wasted:.0%} of the {WASTED_TOKENS}, which the loss counts"
     )
 
 
-def _batch_choice(one: Alternative, reference: int) -> BatchChoice | None:
+def _batch_choice(alternative: Alternative, reference: int) -> BatchChoice | None:
     """Return what the batch of an alternative costs; None where one batch is given."""
-    job = one.job
+    job = alternative.job
     if not job.opens_batch:
         return None
     first = job.batches[0]
-    run, sigma = one.run_tokens(reference)
+    run, sigma = alternative.run_tokens(reference)
     critical = loss_laws.critical_batch(reference)
     reach = math.exp(loss_laws.BATCH_SIGMA)
     factor = run / reference
     return BatchChoice(
-        sequences=one.batch,
-        tokens=one.batch * one.sequence,
+        sequences=alternative.batch,
+        tokens=alternative.batch * alternative.sequence,
         reference_sequences=first,
         critical_tokens=critical,
         critical_tokens_low=critical / reach,
         critical_tokens_high=critical * reach,
         token_factor=factor,
-        step_factor=factor * first / one.batch,
-        learning_rate_factor=math.sqrt(one.batch / first),
+        step_factor=factor * first / alternative.batch,
+        learning_rate_factor=math.sqrt(alternative.batch / first),
         sigma=sigma,
     )
 
 
 def decide_alone(alternatives: Sequence[Alternative], options: SolveOptions) -> Decision:
     """Return the alternative of the only job of a scenario that is the best, or the one to look at without a plan."""
-    one = alternatives[0]
-    if one.job.wants_least_loss:
-        return decide_least_loss(alternatives, one.scenario.limits.budget_usd)
+    first = alternatives[0]
+    if first.job.wants_least_loss:
+        return decide_least_loss(alternatives, first.scenario.limits.budget_usd)
     return decide_least_objective(alternatives, options)
 
 
@@ -220,14 +223,14 @@ def decide_least_loss(alternatives: Sequence[Alternative], budget_usd: float | N
     )
 
 
-def without_waste(found: Found) -> Found:
+def without_waste(choice: Found) -> Found:
     """Return the fewest tokens of a model that lose no digit that is shown: repeated ones are worth less and less."""
-    if found.alternative.job.unique_tokens is None:
-        return found
-    tokens = tokens_for_loss(found.alternative, found.loss + LAST_DIGIT)
-    if tokens is None or tokens >= found.tokens:
-        return found
-    return replace(found, tokens=tokens, loss=found.alternative.loss(tokens), is_capped=False)
+    if choice.alternative.job.unique_tokens is None:
+        return choice
+    tokens = tokens_for_loss(choice.alternative, choice.loss + LAST_DIGIT)
+    if tokens is None or tokens >= choice.tokens:
+        return choice
+    return replace(choice, tokens=tokens, loss=choice.alternative.loss(tokens), is_capped=False)
 
 
 def _edge_note(best: Alternative, alternatives: Sequence[Alternative]) -> str:
@@ -238,10 +241,10 @@ def _edge_note(best: Alternative, alternatives: Sequence[Alternative]) -> str:
     return {sizes[0]: SMALLEST_NOTE, sizes[-1]: LARGEST_NOTE}.get(best.size, "")
 
 
-def by_model(found: Sequence[Found], chosen: str) -> tuple[ModelOption, ...]:
+def by_model(choices: Sequence[Found], chosen: str) -> tuple[ModelOption, ...]:
     """Return the best of each other model, smallest first."""
     options: dict[str, ModelOption] = {}
-    for choice in found:
+    for choice in choices:
         model = choice.alternative.architecture
         if model.name != chosen and model.name not in options:
             options[model.name] = ModelOption(
@@ -265,7 +268,7 @@ def _pays_all(alternatives: Sequence[Alternative], budget: float) -> bool:
 def _refuse_capped(alternatives: Sequence[Alternative], budget_usd: float | None) -> None:
     """Raise ScenarioError: every model could be trained for longer than the law has seen."""
     scenario, job = alternatives[0].scenario, alternatives[0].job
-    what = "every model could be trained for longer than any run that the law has seen (350 tokens per parameter)"
+    wrong = "every model could be trained for longer than any run that the law has seen (350 tokens per parameter)"
     usd = max(alternative.least_usd(tokens_at(known_range(alternative)[1])) for alternative in alternatives)
     place = "limits.budget_usd" if budget_usd is not None else f"jobs.{job.name}.deadline"
     fix = (
@@ -273,7 +276,7 @@ def _refuse_capped(alternatives: Sequence[Alternative], budget_usd: float | None
         if budget_usd is not None
         else "allow larger models, or less time"
     )
-    raise ScenarioError([Fault(scenario.name, 0, place, what, fix)])
+    raise ScenarioError([Fault(scenario.name, 0, place, wrong, fix)])
 
 
 def least_start(alternatives: Sequence[Alternative]) -> Decision:
@@ -283,33 +286,33 @@ def least_start(alternatives: Sequence[Alternative]) -> Decision:
         for alternative in alternatives
         if known_range(alternative)[0] <= known_range(alternative)[1]
     ]
-    one, tokens = min(first, key=lambda pair: (pair[0].least_usd(pair[1]), pair[0].size * pair[1]))
+    smallest, tokens = min(first, key=lambda pair: (pair[0].least_usd(pair[1]), pair[0].size * pair[1]))
     why = (
-        f"the shortest run that the law has seen is looked at: {one.architecture.name} on {tokens:,} tokens "
+        f"the shortest run that the law has seen is looked at: {smallest.architecture.name} on {tokens:,} tokens "
         "(1e18 FLOP, and one token per parameter)"
     )
-    return Decision(one, tokens, len(alternatives), why_infeasible=why)
+    return Decision(smallest, tokens, len(alternatives), why_infeasible=why)
 
 
 def decide_least_objective(alternatives: Sequence[Alternative], options: SolveOptions) -> Decision:
     """Return the model and batch with the least objective for the work that is given, or for a loss."""
     wanted = alternatives[0].job.work.loss
-    found: list[tuple[float, Alternative, int | None]] = []
+    rows: list[tuple[float, Alternative, int | None]] = []
     for alternative in alternatives:
         tokens = tokens_for_loss(alternative, wanted) if wanted is not None else given_tokens(alternative)
         if tokens is None and wanted is not None:
             continue
-        found.append((alternative.objective(tokens, options), alternative, tokens))
-    if not found:
+        rows.append((alternative.objective(tokens, options), alternative, tokens))
+    if not rows:
         raise ScenarioError([_unreached(alternatives)])
-    least, best, tokens = min(found, key=lambda row: (row[0], row[1].batch, row[1].size))
+    least, best, tokens = min(rows, key=lambda row: (row[0], row[1].batch, row[1].size))
     if math.isinf(least):
         name = f"{best.architecture.name} at a batch of {best.batch:,}"
         return Decision(
             best, tokens, len(alternatives), why_infeasible=f"none of the alternatives is feasible; {name} is looked at"
         )
     options_named: dict[str, ModelOption] = {}
-    for value, alternative, its in sorted(found, key=lambda row: row[0]):
+    for value, alternative, its in sorted(rows, key=lambda row: row[0]):
         name = alternative.architecture.name
         if name == best.architecture.name or value > NEAR_COST * least or name in options_named or its is None:
             continue
@@ -321,21 +324,21 @@ def decide_least_objective(alternatives: Sequence[Alternative], options: SolveOp
     if wanted is None:
         return Decision(best, tokens, len(alternatives), named)
     levels, edge = _other_levels(alternatives, wanted), _edge_note(best, alternatives)
-    unserved = _without_serving(found, best)
+    unserved = _without_serving(rows, best)
     return Decision(best, tokens, len(alternatives), named, other_levels=levels, edge=edge, unserved=unserved)
 
 
-def _without_serving(found: Sequence[tuple[float, Alternative, int | None]], best: Alternative) -> str:
+def _without_serving(rows: Sequence[tuple[float, Alternative, int | None]], best: Alternative) -> str:
     """Return the model that is the cheapest to train alone, where serving changes the choice; else empty."""
     if best.serving is None:
         return ""
-    _, one, tokens = min(found, key=lambda row: (row[0] - row[1].serving_usd, row[1].batch, row[1].size))
-    if one.architecture.name == best.architecture.name or tokens is None:
+    _, cheapest, tokens = min(rows, key=lambda row: (row[0] - row[1].serving_usd, row[1].batch, row[1].size))
+    if cheapest.architecture.name == best.architecture.name or tokens is None:
         return ""
-    value = next(value for value, other, _ in found if other is one) - one.serving_usd
+    value = next(value for value, other, _ in rows if other is cheapest) - cheapest.serving_usd
     return (
-        f"without serving {one.architecture.name} on {count_text(tokens)} tokens is the cheapest, ${value:,.2f}: "
-        f"serving it costs ${one.serving_usd:,.2f}"
+        f"without serving {cheapest.architecture.name} on {count_text(tokens)} tokens is the cheapest, ${value:,.2f}: "
+        f"serving it costs ${cheapest.serving_usd:,.2f}"
     )
 
 
@@ -344,34 +347,36 @@ def _other_levels(alternatives: Sequence[Alternative], wanted: float) -> str:
 
     def least_usd(loss: float) -> str:
         reached = [(alternative, tokens_for_loss(alternative, loss)) for alternative in alternatives]
-        usd = [one.least_usd(tokens) + one.serving_usd for one, tokens in reached if tokens is not None]
+        usd = [model.least_usd(tokens) + model.serving_usd for model, tokens in reached if tokens is not None]
         least = min(usd, default=math.inf)
         return f"${least:,.0f}" if math.isfinite(least) else "more than any model and limit here allow"
 
     lower, higher = least_usd(wanted + OTHER_LEVEL), least_usd(wanted - OTHER_LEVEL)
-    what = "this loss with its serving" if alternatives[0].serving is not None else "this loss"
+    goal = "this loss with its serving" if alternatives[0].serving is not None else "this loss"
     return (
-        f"{OTHER_DATA}: with {OTHER_LEVEL:g} nats less {what} costs {lower} at the "
+        f"{OTHER_DATA}: with {OTHER_LEVEL:g} nats less {goal} costs {lower} at the "
         f"confidence, with {OTHER_LEVEL:g} more {higher}"
     )
 
 
-def given_tokens(one: Alternative) -> int | None:
+def given_tokens(alternative: Alternative) -> int | None:
     """Return the tokens that the work gives, which a range of batches counts at its smallest one."""
-    tokens = one.job.work.tokens if one.job.opens_batch else None
+    tokens = alternative.job.work.tokens if alternative.job.opens_batch else None
     if not isinstance(tokens, int):
         return None
     if not loss_laws.LEAST_BATCH_TOKENS <= tokens <= loss_laws.MOST_BATCH_TOKENS:
-        what = f"{tokens:,} tokens: the critical batch is known from 1e9 to 1e12 tokens"
+        wrong = f"{tokens:,} tokens: the critical batch is known from 1e9 to 1e12 tokens"
         fix = "give one number as global_batch"
-        raise ScenarioError([Fault(one.scenario.name, 0, f"jobs.{one.job.name}.global_batch", what, fix)])
+        raise ScenarioError(
+            [Fault(alternative.scenario.name, 0, f"jobs.{alternative.job.name}.global_batch", wrong, fix)]
+        )
     return tokens
 
 
 def _unreached(alternatives: Sequence[Alternative]) -> Fault:
     job = alternatives[0].job
-    what = "no model reaches this loss within what the law has seen"
-    return Fault(alternatives[0].scenario.name, 0, f"jobs.{job.name}.work.loss", what, "allow other sizes")
+    wrong = "no model reaches this loss within what the law has seen"
+    return Fault(alternatives[0].scenario.name, 0, f"jobs.{job.name}.work.loss", wrong, "allow other sizes")
 
 
 _ROUNDING = 0.6
@@ -384,22 +389,22 @@ def decided_scenario(plan: Plan, scenario: Scenario, library: Library) -> tuple[
     A scenario that leaves nothing open is returned as it is; None where the plan does not say what it chose.
     """
     jobs = {job.name: job for job in open_jobs(scenario)}
-    found = [
+    violations = [
         Violation(job.name, "model", None, "a choice that was not left open")
         for job in plan.jobs
         if job.model is not None and job.name not in jobs
     ]
     if not jobs or not plan.jobs:
-        return scenario, found
+        return scenario, violations
     decided = []
     for job in jobs.values():
         definite, wrong = _decided(plan, job, library)
-        found += wrong
+        violations += wrong
         if definite is None:
-            return None, found
+            return None, violations
         decided.append(definite)
-    found += _together(plan, scenario)
-    return decide_scenario(scenario, *decided), found
+    violations += _together(plan, scenario)
+    return decide_scenario(scenario, *decided), violations
 
 
 def _decided(plan: Plan, job: OpenJob, library: Library) -> tuple[Job | None, list[Violation]]:
@@ -419,9 +424,9 @@ def _decided(plan: Plan, job: OpenJob, library: Library) -> tuple[Job | None, li
         return None, [Violation(job.name, "model.architecture", "a model of the library", str(error.args[0]))]
     batch, sigma = _batch(chosen, job)
     given = not job.uses_law and not job.opens_batch
-    found = [Violation(job.name, *broken) for broken in _choice(chosen, job, architecture, assignment)]
-    found += _loss(chosen, job, architecture, assignment.sequence_length)
-    return decide(job, architecture.name, batch, None if given else chosen.tokens, sigma), found
+    violations = [Violation(job.name, *broken) for broken in _choice(chosen, job, architecture, assignment)]
+    violations += _loss(chosen, job, architecture, assignment.sequence_length)
+    return decide(job, architecture.name, batch, None if given else chosen.tokens, sigma), violations
 
 
 def _together(plan: Plan, scenario: Scenario) -> list[Violation]:
@@ -523,7 +528,7 @@ def _loss(chosen: ModelChoice, job: OpenJob, architecture: Architecture, sequenc
         )
     law, level = law_of(job), level_spread(job)
     size = architecture.parameters - (0 if architecture.tied_embeddings else architecture.vocab * architecture.hidden)
-    found = []
+    violations = []
     loss = law.loss_at_batch(size, chosen.tokens_at_reference, job.unique_tokens, job.batches[0] * sequence)
     low, high = loss_laws.loss_range(loss, chosen.tokens_at_reference, job.unique_tokens, level)
     figures = {
@@ -534,10 +539,10 @@ def _loss(chosen: ModelChoice, job: OpenJob, architecture: Architecture, sequenc
     }
     for name, (expected, its) in figures.items():
         if not math.isclose(expected, its, rel_tol=1e-9):
-            found.append(Violation(job.name, f"model.{name}", expected, its))
+            violations.append(Violation(job.name, f"model.{name}", expected, its))
     if job.work.loss is not None and loss > job.work.loss + 1e-9:
-        found.append(Violation(job.name, "model.loss", f"at most {job.work.loss}", loss))
+        violations.append(Violation(job.name, "model.loss", f"at most {job.work.loss}", loss))
     least, most = loss_laws.known_tokens(size)
     if not least * 0.999 <= chosen.tokens_at_reference <= most * 1.001:
-        found.append(Violation(job.name, "model.tokens", f"{least:.4g} to {most:.4g}", chosen.tokens_at_reference))
-    return found
+        violations.append(Violation(job.name, "model.tokens", f"{least:.4g} to {most:.4g}", chosen.tokens_at_reference))
+    return violations

@@ -253,9 +253,9 @@ def read_runs(path: str | Path) -> list[PretrainedRun]:
     table = read_csv(path)
     missing = [name for name in RUN_COLUMNS if table.position(name) is None]
     if missing:
-        what = f"no column {', '.join(missing)}"
+        wrong = f"no column {', '.join(missing)}"
         raise InputError(
-            [Fault(table.file, 1, "header", what, f"give {', '.join(RUN_COLUMNS)}, and unique_tokens if known")]
+            [Fault(table.file, 1, "header", wrong, f"give {', '.join(RUN_COLUMNS)}, and unique_tokens if known")]
         )
     faults: list[Fault] = []
     runs = list(_runs(table, faults))
@@ -306,8 +306,8 @@ def fit_law(runs: Sequence[PretrainedRun], start: LossLaw) -> tuple[LossLaw, flo
     off = loss - start.e - shares @ np.asarray([start.a, start.b])
     e = start.e + float(np.mean(off))
     if e <= 0:
-        what = f"losses lie {-float(np.mean(off)):.2f} nats below the law, which leaves no level above 0"
-        raise InputError([Fault("runs", 0, "loss", what, "give losses in nats per token, not in bits")])
+        wrong = f"losses lie {-float(np.mean(off)):.2f} nats below the law, which leaves no level above 0"
+        raise InputError([Fault("runs", 0, "loss", wrong, "give losses in nats per token, not in bits")])
     spread = FEW_SPREAD
     if len(runs) >= MANY_RUNS:
         spread = max(_least_squares(np.ones((len(runs), 1)), off)[1], LAW_SPREAD)
@@ -322,10 +322,10 @@ def _terms(run: PretrainedRun, law: LossLaw) -> tuple[float, float]:
 
 def _least_squares(design: Floats, values: Floats) -> tuple[Floats, float]:
     """Return the coefficients, and two standard deviations of values that are left out one at a time."""
-    found: Floats = np.asarray(np.linalg.lstsq(design, values, rcond=None)[0], dtype=float)
+    coefficients: Floats = np.asarray(np.linalg.lstsq(design, values, rcond=None)[0], dtype=float)
     lever = np.sum(design * np.linalg.pinv(design).T, axis=1)
-    left_out = (values - design @ found) / np.maximum(1 - lever, 1e-6)
-    return found, STANDARD_DEVIATIONS * float(np.sqrt(np.mean(left_out**2)))
+    left_out = (values - design @ coefficients) / np.maximum(1 - lever, 1e-6)
+    return coefficients, STANDARD_DEVIATIONS * float(np.sqrt(np.mean(left_out**2)))
 
 
 def calibrate_losses(
@@ -376,21 +376,21 @@ def _start(scenario: Scenario | None, job: str | None) -> tuple[str | None, Loss
         return None, LAWS["besiroglu"]
     jobs = [other for other in open_jobs(scenario) if other.uses_law and job in (None, other.name)]
     if len(jobs) != 1:
-        what = "no job that a loss decides" if not jobs else f"{len(jobs)} jobs that a loss decides"
+        wrong = "no job that a loss decides" if not jobs else f"{len(jobs)} jobs that a loss decides"
         fix = "give one with work: {tokens: best} or work: {loss: L}" if not jobs else "name one with job"
-        raise ScenarioError([Fault(scenario.name, 0, "jobs", what, fix)])
+        raise ScenarioError([Fault(scenario.name, 0, "jobs", wrong, fix)])
     return jobs[0].name, law_of(jobs[0])
 
 
 def _summary(plan: Plan, job: str) -> ModelSummary:
     """Return the choice of a plan in short."""
-    found: Mapping[str, Any] = {"status": plan.status}
+    figures: Mapping[str, Any] = {"status": plan.status}
     if plan.jobs and (chosen := plan.assignment(job).model) is not None and plan.cost is not None:
-        found = {
+        figures = {
             "status": plan.status,
             "architecture": chosen.architecture,
             "tokens": chosen.tokens,
             "loss": chosen.loss,
             "cost_usd": plan.cost.expected,
         }
-    return ModelSummary(**found)
+    return ModelSummary(**figures)

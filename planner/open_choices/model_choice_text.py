@@ -96,46 +96,46 @@ def _as_good(chosen: ModelChoice) -> str:
     return "nearly as cheap: " + ", ".join(f"{_name(option)} {words.usd(option.usd)}" for option in options)
 
 
-def _name(one: ModelOption) -> str:
-    return words.sanitise(one.architecture)
+def _name(option: ModelOption) -> str:
+    return words.sanitise(option.architecture)
 
 
 def batch_lines(chosen: ModelChoice | None) -> list[str]:
     """Return the lines on the chosen batch: its tokens and steps against the smallest one, and the learning rate."""
     if chosen is None or chosen.batch is None:
         return []
-    one = chosen.batch
-    least = f"{one.reference_sequences:,}"
-    first = f"{one.sequences:,} sequences ({count_text(one.tokens)} tokens)"
-    if one.sequences == one.reference_sequences:
+    batch = chosen.batch
+    least = f"{batch.reference_sequences:,}"
+    first = f"{batch.sequences:,} sequences ({count_text(batch.tokens)} tokens)"
+    if batch.sequences == batch.reference_sequences:
         lines = [f"{first}, the smallest of the range: no tokens are added"]
     else:
-        more = words.percent(one.token_factor - 1)
-        fewer = words.significant(1 / one.step_factor, 2)
+        more = words.percent(batch.token_factor - 1)
+        fewer = words.significant(1 / batch.step_factor, 2)
         lines = [f"{first}: {more} more tokens than at {least}, {fewer}x fewer steps"]
-    lines += [_critical(one)]
-    if one.sequences != one.reference_sequences:
-        rate = words.significant(one.learning_rate_factor, 2)
+    lines += [_critical(batch)]
+    if batch.sequences != batch.reference_sequences:
+        rate = words.significant(batch.learning_rate_factor, 2)
         lines.append(f"learning rate: {rate}x that of a batch of {least} (square root of the batch)")
     return words.wrap_all(lines, line_room(), 2)
 
 
-def _critical(one: BatchChoice) -> str:
-    span = f"{count_text(one.critical_tokens_low)} to {count_text(one.critical_tokens_high)}"
-    return f"critical batch {count_text(one.critical_tokens)} tokens ({span}), where tokens double"
+def _critical(batch: BatchChoice) -> str:
+    span = f"{count_text(batch.critical_tokens_low)} to {count_text(batch.critical_tokens_high)}"
+    return f"critical batch {count_text(batch.critical_tokens)} tokens ({span}), where tokens double"
 
 
-def render_loss_calibration(found: LossCalibration) -> str:
+def render_loss_calibration(law: LossCalibration) -> str:
     """Return the text of a law that was fitted to runs: the entry to paste, then what it is based on."""
-    spread = found.loss_law["spread"]
-    lines = [found.block.rstrip(), ""]
+    spread = law.loss_law["spread"]
+    lines = [law.block.rstrip(), ""]
     how = (
-        f"{found.fitted} fitted to {found.runs:,} run{'s' * (found.runs != 1)}, which lie {found.off_after:.3f} nats "
-        f"from it in the mean ({found.off_before:.3f} from the law before); a loss may be off by {spread:g} either way"
+        f"{law.fitted} fitted to {law.runs:,} run{'s' * (law.runs != 1)}, which lie {law.off_after:.3f} nats "
+        f"from it in the mean ({law.off_before:.3f} from the law before); a loss may be off by {spread:g} either way"
     )
     lines += words.section("Law", words.wrap_lines(how, line_room(), 3))
-    if found.before is not None and found.after is not None:
-        both = [*_summary_lines("before", found.before), *_summary_lines("after", found.after)]
+    if law.before is not None and law.after is not None:
+        both = [*_summary_lines("before", law.before), *_summary_lines("after", law.after)]
         lines += words.section("Plan", both)
     return "\n".join(line.rstrip() for line in lines)
 
@@ -148,40 +148,39 @@ def _summary_lines(when: str, chosen: ModelSummary) -> list[str]:
     return words.wrap_lines(f"{when:<7} {name}{loss}, {words.usd(chosen.cost_usd)}", line_room(), 2)
 
 
-def format_loss_ends(found: LossFrontier) -> str:
+def format_loss_ends(frontier: LossFrontier) -> str:
     """Return the first line of a frontier of loss that has points: loss and budget at both ends."""
-    first, last = found.points[0], found.points[-1]
+    first, last = frontier.points[0], frontier.points[-1]
     ends = (
         f"loss {first.loss:.3f} for {words.usd(first.budget_usd)} to {last.loss:.3f} for {words.usd(last.budget_usd)}"
     )
-    return words.first_fitting(found.scenario, ends)
+    return words.first_fitting(frontier.scenario, ends)
 
 
-def render_loss_frontier(found: LossFrontier) -> str:
+def render_loss_frontier(frontier: LossFrontier) -> str:
     """Return the text of a frontier of loss against dollars without a final newline."""
-    if not found.points:
-        return "\n".join([f"{words.sanitise(found.scenario)}: infeasible", *_notes(found)])
-    name = max(len(words.sanitise(point.architecture)) for point in found.points)
-    lines = [format_loss_ends(found), ""]
+    if not frontier.points:
+        return "\n".join([f"{words.sanitise(frontier.scenario)}: infeasible", *_notes(frontier)])
+    name = max(len(words.sanitise(point.architecture)) for point in frontier.points)
+    lines = [format_loss_ends(frontier), ""]
     lines.append(f"{'budget':>10}  {'loss':>6}  {'model':<{name}}  {'size':>6}  {'tokens':>6}  {'likely':>7}  plan")
-    for point in found.points:
+    for point in frontier.points:
         left = f"{words.usd(point.budget_usd):>10}  {point.loss:>6.3f}  {words.sanitise(point.architecture):<{name}}"
         figures = f"{count_text(point.parameters):>6}  {count_text(point.tokens):>6}  {point.hours:>7,.1f}"
         lines.append(words.shorten(f"{left}  {figures}  {words.sanitise(point.plan)}", words.width()))
-    return "\n".join([*lines, "", *_notes(found)])
+    return "\n".join([*lines, "", *_notes(frontier)])
 
 
-def _notes(found: LossFrontier) -> list[str]:
-    notes = [line for note in found.notes for line in words.wrap_hanging(note, 3)]
-    scope = (
-        f"exact: each row is the least loss of {found.compared:,} models for its budget; {found.solved:,} curves solved"
-    )
-    return [*notes, *(words.wrap_lines(scope, words.width(), 2) if found.points else [])]
+def _notes(frontier: LossFrontier) -> list[str]:
+    notes = [line for note in frontier.notes for line in words.wrap_hanging(note, 3)]
+    rows = f"exact: each row is the least loss of {frontier.compared:,} models for its budget"
+    scope = f"{rows}; {frontier.solved:,} curves solved"
+    return [*notes, *(words.wrap_lines(scope, words.width(), 2) if frontier.points else [])]
 
 
-def loss_scene(found: LossFrontier, width: float) -> Scene:
+def loss_scene(frontier: LossFrontier, width: float) -> Scene:
     """Return loss over dollars, a dot for each budget with its tokens, the first one of each model with its name."""
-    points = found.points
+    points = frontier.points
     budgets, losses = [point.budget_usd for point in points], [point.loss for point in points]
     up = fit_axis(min(losses), max(losses), 300.0, 22.0)
     across = fit_axis(min(budgets), 2.6 * max(budgets), room_of_ticks(up), width - 12.0)
@@ -199,8 +198,10 @@ def loss_scene(found: LossFrontier, width: float) -> Scene:
         places = tuple((point.budget_usd, point.loss) for point in of_model)
         traces.append(Trace(places, role, label, width=0.0, mark="dot", words=shown))
         names += [(point.budget_usd, point.loss, f"{count_text(point.tokens)} tokens", role) for point in of_model]
-    labels = Labels(f"loss, nats per token (law: {found.law})", across=_budget, at=tuple(budgets), names=tuple(names))
-    title = format_loss_ends(found)
+    labels = Labels(
+        f"loss, nats per token (law: {frontier.law})", across=_budget, at=tuple(budgets), names=tuple(names)
+    )
+    title = format_loss_ends(frontier)
     return panel(traces, across, up, labels, Caption(title, title, "budget"), width)
 
 
@@ -208,10 +209,10 @@ def _budget(usd: float) -> str:
     return words.usd(usd).removesuffix(".00")
 
 
-def loss_picture(found: LossFrontier) -> Scene | None:
+def loss_picture(frontier: LossFrontier) -> Scene | None:
     """Return the curve in the size of a picture, with the first line of its text as the title; None without a point."""
-    if not found.points:
+    if not frontier.points:
         return None
     with words.unwrapped():
-        title = render_loss_frontier(found).partition("\n")[0]
-    return replace(loss_scene(found, PICTURE), title=title)
+        title = render_loss_frontier(frontier).partition("\n")[0]
+    return replace(loss_scene(frontier, PICTURE), title=title)

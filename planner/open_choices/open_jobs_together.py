@@ -266,23 +266,23 @@ class Curve:
 
     def lower(self) -> Floats:
         """Return dollars (places,) below which no run stays; infinite from `end` on."""
-        found = np.full(len(self.tokens), np.inf)
+        dollars = np.full(len(self.tokens), np.inf)
         known = [*sorted(self.usd), self.end]
         for begin, end in itertools.pairwise(known):
-            found[begin:end] = self._along(begin, end)
-        return found
+            dollars[begin:end] = self._along(begin, end)
+        return dollars
 
     def guess(self) -> Floats:
         """Return about the least dollars (places,); infinite from `end` on."""
-        found = np.full(len(self.tokens), np.inf)
+        dollars = np.full(len(self.tokens), np.inf)
         known = sorted(self.usd)
         if known:
-            found[: self.end] = np.interp(
+            dollars[: self.end] = np.interp(
                 self.tokens[: self.end], self.tokens[known], [self.usd[place] for place in known]
             )
-            found[known[-1] : self.end] = self._along(known[-1], self.end)
-            found[: known[0]] = np.inf
-        return found
+            dollars[known[-1] : self.end] = self._along(known[-1], self.end)
+            dollars[: known[0]] = np.inf
+        return dollars
 
     def _along(self, begin: int, end: int) -> Floats:
         """Return the dollars of the least slope from a known place on."""
@@ -343,14 +343,14 @@ def least_sum_of_losses(jobs: Sequence[Sequence[Alternative]], budget_usd: float
     Where the sum cannot be proven, because the dollars of known points leave gaps, `above_least` says what is left.
     """
     curves = [
-        [Curve.of(alternative) for alternative in each if known_range(alternative)[0] <= known_range(alternative)[1]]
-        for each in jobs
+        [Curve.of(alternative) for alternative in of_job if known_range(alternative)[0] <= known_range(alternative)[1]]
+        for of_job in jobs
     ]
-    for each in curves:
-        for curve in each:
+    for of_job in curves:
+        for curve in of_job:
             curve.price(0)
     while True:
-        bound = _bound([_points(each, [curve.lower() for curve in each]) for each in curves], budget_usd)
+        bound = _bound([_points(of_job, [curve.lower() for curve in of_job]) for of_job in curves], budget_usd)
         best = _known(curves, budget_usd)
         if bound is None or best is None:
             return None
@@ -364,14 +364,14 @@ def least_sum_of_losses(jobs: Sequence[Sequence[Alternative]], budget_usd: float
 
 def _missing(curves: Sequence[Sequence[Curve]], low: Sequence[Sequence[Point]], budget_usd: float) -> Iterator[Point]:
     """Yield the places to price next: of the answer by the guess, else next to those of the bound."""
-    guess = _bound([_points(each, [curve.guess() for curve in each]) for each in curves], budget_usd)
-    found = [] if guess is None else [point for point in guess[1] if point.place not in point.curve.usd]
+    guess = _bound([_points(of_job, [curve.guess() for curve in of_job]) for of_job in curves], budget_usd)
+    places = [] if guess is None else [point for point in guess[1] if point.place not in point.curve.usd]
     # Where no run is feasible from some place on, a guess would come down to it step by step.
-    wanted = [point for point in found if point.curve.end == len(point.curve.tokens)]
+    wanted = [point for point in places if point.curve.end == len(point.curve.tokens)]
     if wanted:
         yield from wanted
         return
-    for curve, place in (*found, *low[0], *low[1]):
+    for curve, place in (*places, *low[0], *low[1]):
         middle = curve.between(place)
         if middle is not None:
             yield Point(curve, middle)
@@ -419,8 +419,8 @@ def _bound(jobs: Sequence[Points], budget_usd: float) -> tuple[float, list[Point
 def _known(curves: Sequence[Sequence[Curve]], budget_usd: float) -> tuple[Point, ...] | None:
     """Return the known points of the least sum of losses within the budget; None where there are none."""
     sums: list[tuple[float, float, tuple[Point, ...]]] = [(0.0, 0.0, ())]
-    for each in curves:
-        points = [(usd, Point(curve, place)) for curve in each for place, usd in curve.usd.items()]
+    for of_job in curves:
+        points = [(usd, Point(curve, place)) for curve in of_job for place, usd in curve.usd.items()]
         added = (
             (spent + usd, lost + point.loss, (*chosen, point))
             for spent, lost, chosen in sums
@@ -465,7 +465,7 @@ class Together:
         """Return the same jobs with another budget and with first ladders for it; what was solved is kept."""
         shared = replace(self.shared, budget_usd=budget_usd)
         ladders = tuple(
-            tuple(Ladder(ladder.alternative, shared, ladder.tables) for ladder in each) for each in self.ladders
+            tuple(Ladder(ladder.alternative, shared, ladder.tables) for ladder in of_job) for of_job in self.ladders
         )
         return replace(self, shared=shared, ladders=ladders)
 
@@ -473,24 +473,24 @@ class Together:
         """Make the first ladders for the budget."""
         budget_usd, ladders = self.shared.budget_usd, self.ladders
         left = (math.inf if budget_usd is None else budget_usd) - sum(map(least_late_usd, self.fixed))
-        for ladder in (ladder for each in ladders for ladder in each):
+        for ladder in (ladder for of_job in ladders for ladder in of_job):
             ladder.start(left)
-        least = [min(ladder.least_usd for ladder in each) for each in ladders]
+        least = [min(ladder.least_usd for ladder in of_job) for of_job in ladders]
         if math.isfinite(sum(least)):
-            for each, own in zip(ladders, least, strict=True):
-                for ladder in each:
+            for of_job, own in zip(ladders, least, strict=True):
+                for ladder in of_job:
                     ladder.extend(left - sum(least) + own)
 
     def in_turns(self) -> Together:
         """Return the same jobs where they need not run at one time: no limit on what runs at one time holds."""
         shared = self.shared.in_turns()
-        ladders = tuple(tuple(Ladder(ladder.alternative, shared) for ladder in each) for each in self.ladders)
+        ladders = tuple(tuple(Ladder(ladder.alternative, shared) for ladder in of_job) for of_job in self.ladders)
         return replace(self, shared=shared, ladders=ladders)
 
     def budget_of(self, step: Step) -> float:
         """Return the most dollars that the job of a step may cost: what the others need at least is not its own."""
         budget = math.inf if self.shared.budget_usd is None else self.shared.budget_usd
-        others = [each for each in self.ladders if step.ladder not in each]
+        others = [of_job for of_job in self.ladders if step.ladder not in of_job]
         return (
             budget - sum(map(least_late_usd, self.fixed)) - sum(min(ladder.least_usd for ladder in o) for o in others)
         )
@@ -501,14 +501,14 @@ class Together:
             return self._search_ladders(tolerance)
         fixed = [least_late_usd(table) for table in self.fixed]
         left = self.shared.budget_usd - sum(fixed)
-        found = least_sum_of_losses(self.alternatives, left, tolerance) if left > 0 else None
-        if found is None:
+        least = least_sum_of_losses(self.alternatives, left, tolerance) if left > 0 else None
+        if least is None:
             return None
-        if found.above_least > tolerance:  # whole billing steps leave gaps in the dollars: a program proves more
+        if least.above_least > tolerance:  # whole billing steps leave gaps in the dollars: a program proves more
             return self._search_ladders(tolerance)
-        usd = [point.curve.usd[point.place] for point in found.points]
-        points = [Trained(point.curve.alternative, point.tokens) for point in found.points]
-        return Found((*points, *(Trained() for _ in fixed)), found.loss, found.above_least, (*usd, *fixed))
+        usd = [point.curve.usd[point.place] for point in least.points]
+        points = [Trained(point.curve.alternative, point.tokens) for point in least.points]
+        return Found((*points, *(Trained() for _ in fixed)), least.loss, least.above_least, (*usd, *fixed))
 
     def _search_ladders(self, tolerance: float) -> Found | None:
         """Refine the ladders where a finer one may pay, until the least sum of losses is proven to a tolerance."""
@@ -557,14 +557,14 @@ def together(scenario: Scenario, library: Library, options: SolveOptions) -> Tog
     shared = build_shared_limits(prepared.scenario, prepared.market)
     alternatives = tuple(tuple(list_alternatives(scenario, job, library, prepared)) for job in jobs)
     known: dict[str, Alternative] = {}
-    for alternative in (alternative for each in alternatives for alternative in each):
+    for alternative in (alternative for of_job in alternatives for alternative in of_job):
         if (first_one := known.setdefault(alternative.essence, alternative)) is not alternative:
             alternative.share(first_one)
     names = tuple(job.name for job in jobs)
     return Together(
         names=names,
         alternatives=alternatives,
-        ladders=tuple(tuple(Ladder(alternative, shared) for alternative in each) for each in alternatives),
+        ladders=tuple(tuple(Ladder(alternative, shared) for alternative in of_job) for of_job in alternatives),
         fixed=tuple(
             _fixed(prepared, place, shared) for place, job in enumerate(scenario.jobs) if job.name not in names
         ),
@@ -580,11 +580,13 @@ def _fixed(prepared: PreparedScenario, place: int, shared: SharedLimits) -> Cand
     job, names = scenario.jobs[place], [job.name for job in scenario.jobs]
     margins = Margins(limits.vram_headroom, limits.budget_confidence)
     architecture = prepared.library.architecture(job.architecture)
-    found = enumerate_candidates(
+    candidates = enumerate_candidates(
         *(job, architecture, prepared.market, names, prepared.library, margins), before=prepared.candidates[place]
     )
     waiting_usd = CandidateObjective.of(scenario).waiting_usd
-    table = screen(found, prepared.market, limits, prepared.library, waiting_usd=waiting_usd, scope=ONLY_DOLLARS).table
+    table = screen(
+        candidates, prepared.market, limits, prepared.library, waiting_usd=waiting_usd, scope=ONLY_DOLLARS
+    ).table
     return dollars_alone(table, shared)
 
 
@@ -595,24 +597,24 @@ def decide_together(jobs: Together, least: float | None = None) -> dict[str, Dec
     """
     budget = jobs.shared.budget_usd
     asked = jobs.at_budget(budget)
-    found = asked.search(SUM_TOLERANCE)
-    if found is None:
+    chosen = asked.search(SUM_TOLERANCE)
+    if chosen is None:
         return least_starts(asked, least)
     if least is not None:
-        found = replace(found, above_least=max(found.above_least, found.loss - least))
+        chosen = replace(chosen, above_least=max(chosen.above_least, chosen.loss - least))
     more = asked.at_budget(budget * MORE_MONEY).search(MORE_MONEY_TOLERANCE) if budget is not None else None
-    return dict(_decisions(asked, found, more, None if budget is None else budget * MORE_MONEY))
+    return dict(_decisions(asked, chosen, more, None if budget is None else budget * MORE_MONEY))
 
 
 def _decisions(
-    asked: Together, found: Found, more: Found | None, more_usd: float | None
+    asked: Together, chosen: Found, more: Found | None, more_usd: float | None
 ) -> Iterator[tuple[str, Decision]]:
     """Yield name and decision of each open job."""
-    others = [None] * len(found.steps) if more is None else more.steps
-    for step, better, usd in zip(found.steps, others, found.usd, strict=True):
+    others = [None] * len(chosen.steps) if more is None else more.steps
+    for step, better, usd in zip(chosen.steps, others, chosen.usd, strict=True):
         if step.alternative is None or step.tokens is None:
             continue
-        one, each = step.alternative, _models(asked, step.alternative)
+        alternative, models = step.alternative, _models(asked, step.alternative)
         money = None
         if better is not None and better.alternative is not None and better.tokens is not None and more_usd is not None:
             its = better.alternative
@@ -623,21 +625,21 @@ def _decisions(
                 loss=its.loss(better.tokens),
             )
         yield (
-            one.job.name,
+            alternative.job.name,
             Decision(
-                *(one, step.tokens, len(each)),
+                *(alternative, step.tokens, len(models)),
                 options=_as_good(asked, step, usd),
                 more_money=money,
-                is_capped=step.tokens == tokens_at(known_range(one)[1]),
-                vocabularies=len({other.architecture.vocab for other in each}),
-                above_least=found.above_least,
+                is_capped=step.tokens == tokens_at(known_range(alternative)[1]),
+                vocabularies=len({other.architecture.vocab for other in models}),
+                above_least=chosen.above_least,
             ),
         )
 
 
-def _models(asked: Together, one: Alternative) -> tuple[Alternative, ...]:
+def _models(asked: Together, alternative: Alternative) -> tuple[Alternative, ...]:
     """Return all models of the job of one."""
-    return next(each for each in asked.alternatives if any(other is one for other in each))
+    return next(models for models in asked.alternatives if any(other is alternative for other in models))
 
 
 def _as_good(asked: Together, step: Trained, usd: float) -> tuple[ModelOption, ...]:
@@ -645,17 +647,19 @@ def _as_good(asked: Together, step: Trained, usd: float) -> tuple[ModelOption, .
 
     Where jobs share machines too, dollars do not say what a job may rent: none is named.
     """
-    one = step.alternative
-    if one is None or step.tokens is None or shares_machines(asked.shared):
+    alternative = step.alternative
+    if alternative is None or step.tokens is None or shares_machines(asked.shared):
         return ()
-    loss = one.loss(step.tokens)
-    near = [other for other in best_of(_models(asked, one), usd * (1 + 1e-9)) if other.loss <= loss + EQUAL_LOSS]
-    return by_model(near, one.architecture.name)
+    loss = alternative.loss(step.tokens)
+    near = [
+        other for other in best_of(_models(asked, alternative), usd * (1 + 1e-9)) if other.loss <= loss + EQUAL_LOSS
+    ]
+    return by_model(near, alternative.architecture.name)
 
 
 def least_starts(asked: Together, least: float | None) -> dict[str, Decision]:
     """Return for each job the run that costs least; if they take turns they may be feasible where no others are."""
-    starts = {each[0].job.name: least_start(each) for each in asked.alternatives}
+    starts = {of_job[0].job.name: least_start(of_job) for of_job in asked.alternatives}
     if least is None:
         return starts
     above = least_sum_of(starts) - least
@@ -677,8 +681,10 @@ def least_sum_near(jobs: Together, times: float) -> float:
     is below the losses of the longest runs that the law has seen.
     """
     budget = jobs.shared.budget_usd
-    found = None if budget is None else jobs.at_budget(times * budget).search(MORE_MONEY_TOLERANCE)
-    if found is not None:
-        return found.loss - found.above_least
-    longest = [[(alternative, known_range(alternative)) for alternative in each] for each in jobs.alternatives]
-    return sum(min(one.loss(tokens_at(last)) for one, (first, last) in each if first <= last) for each in longest)
+    best = None if budget is None else jobs.at_budget(times * budget).search(MORE_MONEY_TOLERANCE)
+    if best is not None:
+        return best.loss - best.above_least
+    longest = [[(alternative, known_range(alternative)) for alternative in of_job] for of_job in jobs.alternatives]
+    return sum(
+        min(model.loss(tokens_at(last)) for model, (first, last) in of_job if first <= last) for of_job in longest
+    )

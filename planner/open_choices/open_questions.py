@@ -44,6 +44,9 @@ from planner.subjects import Subject
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
+    from planner.results.plan import Plan
+
+
 # Cost against time: with the best choice at each point, or of the one that is planned.
 
 
@@ -52,8 +55,8 @@ def frontier_of_choices(
 ) -> Frontier:
     """Return the cost for every deadline, with the best choice at each point, or of the one that is planned."""
     trace = partial(frontier_of_jobs, by=by, points=points)
-    found = _of_choices(scenario, library, options, trace)
-    return found or _of_choice(fix_choice(scenario, options, library), library, options, trace)
+    best = _of_choices(scenario, library, options, trace)
+    return best or _of_choice(fix_choice(scenario, options, library), library, options, trace)
 
 
 def _of_choices(
@@ -66,22 +69,24 @@ def _of_choices(
     started = perf_counter()
     library = library or read_library([name for job in open_jobs(scenario) for name in architectures_of(job)])
     choices = definite_choices(scenario, library)
-    traced = [found for choice in choices if (found := trace(choice, options, library)).points]
+    traced = [frontier for choice in choices if (frontier := trace(choice, options, library)).points]
     if not traced:
         return None
     points, knee = with_knee(_undercut_by_none(traced))
     segments = sorted(
         (
             segment
-            for number, found in enumerate(traced)
-            for segment in found.segments
+            for number, frontier in enumerate(traced)
+            for segment in frontier.segments
             if not _is_undercut(segment, [*traced[:number], *traced[number + 1 :]])
         ),
         key=attrgetter("hours_from"),
     )
     # Where a curve crosses another one between its ends, which of both is lower is known at the points alone.
-    exact = all(found.exact and all(segment.saved_per_hour == 0 for segment in found.segments) for found in traced)
-    numbers, of_all = ("made", "rejected", "dominated"), [found.candidates for found in traced]
+    exact = all(
+        frontier.exact and all(segment.saved_per_hour == 0 for segment in frontier.segments) for frontier in traced
+    )
+    numbers, of_all = ("made", "rejected", "dominated"), [frontier.candidates for frontier in traced]
     counts = {name: sum(getattr(counted, name) for counted in of_all) for name in numbers}
     first = points[0].jobs[0]
     at_first = f"{first.architecture}, {first.global_batch:,} sequences per step"
@@ -96,7 +101,7 @@ def _of_choices(
             "curves": (),
             "by": None,
             "candidates": of_all[0].model_copy(update=counts),
-            "notes": tuple(dict.fromkeys(note for found in traced for note in found.notes)),
+            "notes": tuple(dict.fromkeys(note for frontier in traced for note in frontier.notes)),
             "fixed": (f"what is open is chosen again at each point, of {len(choices)}: first {at_first}",),
         }
     )
@@ -105,7 +110,9 @@ def _of_choices(
 def _undercut_by_none(traced: Sequence[Frontier]) -> tuple[Point, ...]:
     """Return the points of several frontiers, earliest first, without those that an earlier one costs less than."""
     points: list[Point] = []
-    for point in sorted((point for found in traced for point in found.points), key=attrgetter("hours", "cost_usd")):
+    for point in sorted(
+        (point for frontier in traced for point in frontier.points), key=attrgetter("hours", "cost_usd")
+    ):
         if not points or point.cost_usd < points[-1].cost_usd - NOTICEABLE_USD:
             earlier = point.before or (points[-1].jobs if points else ())
             change = describe_job_differences(earlier, point.jobs)
@@ -118,8 +125,8 @@ def _is_undercut(segment: Segment, others: Sequence[Frontier]) -> bool:
     ends = (segment.hours_from, segment.cost_from_usd), (segment.hours_to, segment.cost_to_usd)
     return any(
         all(point.hours <= hours and point.cost_usd <= usd + NOTICEABLE_USD for hours, usd in ends)
-        for found in others
-        for point in found.points
+        for frontier in others
+        for point in frontier.points
     )
 
 
@@ -129,8 +136,8 @@ def _of_choice(
     """Return the cost for every deadline of the model, tokens and batch that `solve` chooses."""
     plan = fixed.plan
     if plan.jobs:
-        found = trace(fixed.scenario, options, library)
-        return found.model_copy(update={"fixed": fixed.lines, "seconds": plan.seconds + found.seconds})
+        frontier = trace(fixed.scenario, options, library)
+        return frontier.model_copy(update={"fixed": fixed.lines, "seconds": plan.seconds + frontier.seconds})
     return Frontier(
         scenario=plan.scenario,
         status=plan.status,
@@ -205,8 +212,8 @@ def explain_choice(
     started = perf_counter()
     if why_not is not None:  # its faults come first: to choose a model takes seconds
         parse_query(why_not, scenario, library or read_library(()))
-    found = _explain_choice(fix_choice(scenario, options, library), why_not, options, library)
-    return found.model_copy(update={"seconds": perf_counter() - started})
+    explanation = _explain_choice(fix_choice(scenario, options, library), why_not, options, library)
+    return explanation.model_copy(update={"seconds": perf_counter() - started})
 
 
 def _explain_choice(
@@ -218,8 +225,8 @@ def _explain_choice(
         return explain(fixed.scenario, why_not, options, library).model_copy(update={"fixed": fixed.lines})
     if plan.infeasible is None:
         raise NoPlanError(f"{plan.scenario}: the search stopped without a plan")
-    found = Explanation(scenario=plan.scenario, status=plan.status, notes=plan.warnings, cut=plan.cut)
-    return found.model_copy(update=dict(plan.infeasible))
+    explanation = Explanation(scenario=plan.scenario, status=plan.status, notes=plan.warnings, cut=plan.cut)
+    return explanation.model_copy(update=dict(plan.infeasible))
 
 
 # Replays, and the report.
@@ -244,8 +251,10 @@ def simulate_choice(
     fixed = fix_choice(scenario, options, library, plan)
     if not fixed.plan.jobs:
         return without_runs(fixed.plan, settings, perf_counter() - started)
-    found = simulate(fixed.scenario, fixed.definite, options=options, library=library, progress=progress, **arguments)
-    return found.model_copy(update={"plan": fixed.plan, "fixed": fixed.lines})
+    simulation = simulate(
+        fixed.scenario, fixed.definite, options=options, library=library, progress=progress, **arguments
+    )
+    return simulation.model_copy(update={"plan": fixed.plan, "fixed": fixed.lines})
 
 
 def overview_of_choice(
@@ -262,10 +271,10 @@ def overview_of_choice(
     fixed = fix_choice(scenario, options, library, plan)
     if not fixed.plan.jobs:
         return Overview(plan=fixed.plan, of_file=given)
-    found = overview(
+    analyses = overview(
         fixed.scenario, fixed.definite, options=options, library=library, wanted=wanted, runs=runs, seed=seed
     )
-    return found.model_copy(update={"plan": fixed.plan, "fixed": fixed.lines, "of_file": given})
+    return analyses.model_copy(update={"plan": fixed.plan, "fixed": fixed.lines, "of_file": given})
 
 
 # The face of all this.

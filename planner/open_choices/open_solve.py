@@ -22,6 +22,7 @@ from planner.loading.question import Asked, as_scenario
 from planner.loading.scenario_file import change_scenario
 from planner.open_choices.choice_alternatives import (
     Alternative,
+    Found,
     best_of,
     known_range,
     list_alternatives,
@@ -110,16 +111,16 @@ def smallest_changes(alternatives: Sequence[Alternative], options: SolveOptions)
     for ways in by_paths.values():
         ways.sort(key=lambda way: way.solution.change)
     order = sorted(by_paths, key=lambda paths: (len(paths), by_paths[paths][0].solution.change))
-    found: list[list[LimitChange]] = []
+    smallest: list[list[LimitChange]] = []
     for paths in order:
-        if len(found) == MAX_RELAXATIONS or (found and len(paths) > len(found[0]) + 1):
+        if len(smallest) == MAX_RELAXATIONS or (smallest and len(paths) > len(smallest[0]) + 1):
             break
         least = _least(by_paths[paths])
-        if least is not None and not any(asks_no_less(least, before) for before in found):
-            found.append(least)
+        if least is not None and not any(asks_no_less(least, before) for before in smallest):
+            smallest.append(least)
     return [
         relaxation
-        for number, changes in enumerate(found, 1)
+        for number, changes in enumerate(smallest, 1)
         for relaxation in _reported_change(alternatives[0], changes, number, options)
     ]
 
@@ -149,15 +150,15 @@ def _ways(alternatives: Sequence[Alternative]) -> Iterator[_Way]:
             yield _Way(prepared, elastic, solution)
 
 
-def _tokens_asked(one: Alternative) -> tuple[bool, int | None]:
+def _tokens_asked(alternative: Alternative) -> tuple[bool, int | None]:
     """Return whether an alternative can do what is asked for, and the least tokens that do it; None: the work's own."""
-    if one.job.wants_least_loss:
-        first, last = known_range(one)
+    if alternative.job.wants_least_loss:
+        first, last = known_range(alternative)
         return first <= last, tokens_at(first)
-    if one.job.work.loss is not None:
-        tokens = tokens_for_loss(one, one.job.work.loss)
+    if alternative.job.work.loss is not None:
+        tokens = tokens_for_loss(alternative, alternative.job.work.loss)
         return tokens is not None, tokens
-    return True, given_tokens(one)
+    return True, given_tokens(alternative)
 
 
 def _least(ways: Sequence[_Way]) -> list[LimitChange] | None:
@@ -236,7 +237,7 @@ def smallest_changes_together(
     has_spot = any(offer.has_spot for offer in jobs.first.market.offers)
     may_need_less = has_spot or may_take_turns(jobs.first)
     kept: list[list[LimitChange]] = []
-    found: list[Relaxation] = []
+    relaxations: list[Relaxation] = []
     for way in ways:
         if len(kept) == MAX_RELAXATIONS or (kept and len(way) > len(kept[0]) + 1):
             break
@@ -252,13 +253,13 @@ def smallest_changes_together(
         if best is None or any(asks_no_less(changes, before) for before in kept):
             continue
         kept.append(changes)
-        what = "; ".join(
+        names = "; ".join(
             f"{name} trains {decision.alternative.architecture.name} at a batch of {decision.alternative.batch:,}"
             for name, decision in best[1].items()
         )
         made = build_relaxations(best[0], changes, len(kept))
-        found += [relaxation.model_copy(update={"then": f"{what}; {relaxation.then}"}) for relaxation in made]
-    return found
+        relaxations += [relaxation.model_copy(update={"then": f"{names}; {relaxation.then}"}) for relaxation in made]
+    return relaxations
 
 
 def _ways_together(jobs: Together, scenario: Scenario) -> Iterator[list[LimitChange]]:
@@ -280,8 +281,8 @@ def _ways_together(jobs: Together, scenario: Scenario) -> Iterator[list[LimitCha
 
 def _shortest_runs(jobs: Together) -> list[list[tuple[Alternative, int]]]:
     """Return, per open job, its alternatives with the fewest tokens that the law has seen."""
-    ranges = [[(alternative, known_range(alternative)) for alternative in each] for each in jobs.alternatives]
-    return [[(one, tokens_at(first)) for one, (first, last) in each if first <= last] for each in ranges]
+    ranges = [[(alternative, known_range(alternative)) for alternative in of_job] for of_job in jobs.alternatives]
+    return [[(model, tokens_at(first)) for model, (first, last) in of_job if first <= last] for of_job in ranges]
 
 
 def _candidates_together(jobs: Together, least: Sequence[Sequence[tuple[Alternative, int]]]) -> RelaxedCandidates:
@@ -290,7 +291,9 @@ def _candidates_together(jobs: Together, least: Sequence[Sequence[tuple[Alternat
     places = {job.name: index for index, job in enumerate(jobs.first.scenario.jobs)}
     instead = {
         places[name]: [
-            piece for one, tokens in runs for piece in pieces_of(one.candidates_at(tokens), limits, market, library)
+            piece
+            for alternative, tokens in runs
+            for piece in pieces_of(alternative.candidates_at(tokens), limits, market, library)
         ]
         for name, runs in zip(jobs.names, least, strict=True)
     }
@@ -300,8 +303,8 @@ def _candidates_together(jobs: Together, least: Sequence[Sequence[tuple[Alternat
 def _decision_of(piece: JobCandidates, runs: Sequence[tuple[Alternative, int]]) -> Decision:
     """Return the alternative that some candidates are of, as decided."""
     own = (piece.architecture.name, piece.job.global_batch)
-    one, tokens = next(run for run in runs if (run[0].architecture.name, run[0].batch) == own)
-    return Decision(one, tokens, len(runs))
+    alternative, tokens = next(run for run in runs if (run[0].architecture.name, run[0].batch) == own)
+    return Decision(alternative, tokens, len(runs))
 
 
 def _changes_of(explained: Sequence[Relaxation]) -> Iterator[list[LimitChange]]:
@@ -407,12 +410,12 @@ def _solve_several(scenario: Scenario, options: SolveOptions, library: Library, 
         other = _decide_several(its, changed, options, started)
         return _reported(its, changed, other.decisions) if other.plan.jobs else None
 
-    found = _decide_several(jobs, scenario, options, started)
-    plan = found.plan
+    several = _decide_several(jobs, scenario, options, started)
+    plan = several.plan
     if plan.infeasible is not None:
         relax = tuple(smallest_changes_together(jobs, scenario, plan.infeasible.relax, solve_changed))
         plan = plan.model_copy(update={"infeasible": plan.infeasible.model_copy(update={"relax": relax})})
-    return _with_choices(plan, scenario, found.decisions, library, options)
+    return _with_choices(plan, scenario, several.decisions, library, options)
 
 
 @dataclass(frozen=True)
@@ -429,19 +432,19 @@ def _decide_several(jobs: Together, scenario: Scenario, options: SolveOptions, s
     def solve(decisions: Mapping[str, Decision]) -> _Several:
         return _Several(solve_prepared(_prepared(jobs, scenario, decisions), options, started), decisions)
 
-    found = None
+    several = None
     for decisions in _attempts(jobs):
-        if found is not None and all(decision.why_infeasible for decision in decisions.values()):
-            found = _with_smaller_budgets(jobs, scenario, found, solve)
-            if found.plan.jobs or all(decision.why_infeasible for decision in found.decisions.values()):
+        if several is not None and all(decision.why_infeasible for decision in decisions.values()):
+            several = _with_smaller_budgets(jobs, scenario, several, solve)
+            if several.plan.jobs or all(decision.why_infeasible for decision in several.decisions.values()):
                 break
-        found = solve(decisions)
-        if found.plan.jobs:
+        several = solve(decisions)
+        if several.plan.jobs:
             break
-    assert found is not None
-    if found.plan.jobs and any(decision.above_least is None for decision in found.decisions.values()):
-        return replace(found, decisions=least_starts(jobs, least_sum_near(jobs.in_turns(), MOST_OVER_BUDGET)))
-    return found
+    assert several is not None
+    if several.plan.jobs and any(decision.above_least is None for decision in several.decisions.values()):
+        return replace(several, decisions=least_starts(jobs, least_sum_near(jobs.in_turns(), MOST_OVER_BUDGET)))
+    return several
 
 
 def _attempts(jobs: Together) -> Iterator[Mapping[str, Decision]]:
@@ -458,17 +461,17 @@ def _attempts(jobs: Together) -> Iterator[Mapping[str, Decision]]:
 
 
 def _with_smaller_budgets(
-    jobs: Together, scenario: Scenario, found: _Several, solve: Callable[[Mapping[str, Decision]], _Several]
+    jobs: Together, scenario: Scenario, several: _Several, solve: Callable[[Mapping[str, Decision]], _Several]
 ) -> _Several:
     """Return what is decided within budgets that leave room for what the search does not count."""
-    least = least_sum_of(found.decisions)
+    least = least_sum_of(several.decisions)
     for _ in range(MOST_SMALLER_BUDGETS):
-        budget = _smaller_budget(found.plan, scenario.limits.budget_usd, jobs.shared.budget_usd)
+        budget = _smaller_budget(several.plan, scenario.limits.budget_usd, jobs.shared.budget_usd)
         if budget is None:
             break
         jobs = replace(jobs, shared=replace(jobs.shared, budget_usd=budget))
-        found = solve(decide_together(jobs.in_turns(), least=least))
-    return found
+        several = solve(decide_together(jobs.in_turns(), least=least))
+    return several
 
 
 def _prepared(jobs: Together, scenario: Scenario, decisions: Mapping[str, Decision]) -> PreparedScenario:
@@ -500,15 +503,15 @@ def open_alternatives(scenario: Scenario, job: OpenJob, library: Library) -> lis
     alternatives = list_alternatives(scenario, job, library)
     raise_faults(_model_faults(scenario, job, alternatives), ScenarioError)
     if job.serve_tokens is not None and scenario.objective != "cost":
-        what = "dollars of serving enter the choice of a size by its dollars alone"
-        raise ScenarioError([Fault(scenario.name, 0, "objective", what, "minimise cost, or leave serve_tokens out")])
+        wrong = "dollars of serving enter the choice of a size by its dollars alone"
+        raise ScenarioError([Fault(scenario.name, 0, "objective", wrong, "minimise cost, or leave serve_tokens out")])
     if alternatives[0].definite(1).needs_timetable:
-        what = "release, due, after, available, block, budgets and max_usd_per_hour need a model that is known"
-        raise ScenarioError([Fault(scenario.name, 0, f"jobs.{job.name}.work", what, "leave them out")])
+        wrong = "release, due, after, available, block, budgets and max_usd_per_hour need a model that is known"
+        raise ScenarioError([Fault(scenario.name, 0, f"jobs.{job.name}.work", wrong, "leave them out")])
     if scenario.limits.fallbacks:
-        what = "further ways need a model and tokens that are known"
+        wrong = "further ways need a model and tokens that are known"
         fix = "leave it out, or set architecture and work.tokens to those of a plan without it"
-        raise ScenarioError([Fault(scenario.name, 0, "limits.fallbacks", what, fix)])
+        raise ScenarioError([Fault(scenario.name, 0, "limits.fallbacks", wrong, fix)])
     return alternatives
 
 
@@ -523,13 +526,13 @@ def _model_faults(scenario: Scenario, job: OpenJob, alternatives: Sequence[Alter
     }.values():
         if architecture.kind != "decoder" or architecture.experts:
             kind = "has experts" if architecture.experts else "makes images"
-            what = f"{architecture.name} {kind}: the laws hold for dense models of text"
-            faults.append(Fault(scenario.name, 0, f"{place}.architecture", what, "leave it out"))
+            wrong = f"{architecture.name} {kind}: the laws hold for dense models of text"
+            faults.append(Fault(scenario.name, 0, f"{place}.architecture", wrong, "leave it out"))
     ranges = [known_range(alternative) for alternative in alternatives]
     if not faults and all(first > last for first, last in ranges):
-        what = "no model of these has runs that the law has seen: 1e18 to 1e22 FLOP, 1 to 350 tokens per parameter"
+        wrong = "no model of these has runs that the law has seen: 1e18 to 1e22 FLOP, 1 to 350 tokens per parameter"
         faults.append(
-            Fault(scenario.name, 0, f"{place}.architecture", what, "take models of 0.02 to 40 billion parameters")
+            Fault(scenario.name, 0, f"{place}.architecture", wrong, "take models of 0.02 to 40 billion parameters")
         )
     wanted = job.work.loss
     if not faults and wanted is not None:
@@ -551,12 +554,12 @@ def _loss_faults(scenario: Scenario, job: OpenJob, wanted: float, alternatives: 
         return []
     least = f"{math.ceil(best * 100) / 100:.2f}"
     if wanted <= law.e:
-        what = f"{wanted:g} is not above {law.e:g}, which the law says no model reaches"
+        wrong = f"{wanted:g} is not above {law.e:g}, which the law says no model reaches"
     elif wanted < best:
-        what = f"{wanted:g} is below {best:.3f}, the least loss of these models that the law has seen"
+        wrong = f"{wanted:g} is below {best:.3f}, the least loss of these models that the law has seen"
     else:
-        what = f"{wanted:g} is above {worst:.3f}, the loss of the shortest run of these models that the law has seen"
-    return [Fault(scenario.name, 0, place, what, f"give {least} to {math.floor(worst * 100) / 100:.2f}")]
+        wrong = f"{wanted:g} is above {worst:.3f}, the loss of the shortest run of these models that the law has seen"
+    return [Fault(scenario.name, 0, place, wrong, f"give {least} to {math.floor(worst * 100) / 100:.2f}")]
 
 
 def _with_choices(
@@ -610,16 +613,16 @@ def loss_frontier(
         fix = "give the job work: {tokens: best} and the scenario objective: loss"
         raise ScenarioError([Fault(scenario.name, 0, "objective", "a frontier of loss needs a model to choose", fix)])
     if len(scenario.jobs) > 1:
-        what, fix = "a frontier of loss is that of one job", "leave the other jobs out, or solve for one budget"
-        raise ScenarioError([Fault(scenario.name, 0, "jobs", what, fix)])
+        wrong, fix = "a frontier of loss is that of one job", "leave the other jobs out, or solve for one budget"
+        raise ScenarioError([Fault(scenario.name, 0, "jobs", wrong, fix)])
     if most is None:
-        what = "a frontier of loss needs a budget, its last point"
-        raise ScenarioError([Fault(scenario.name, 0, "limits.budget_usd", what, "add limits.budget_usd: 1000")])
+        wrong = "a frontier of loss needs a budget, its last point"
+        raise ScenarioError([Fault(scenario.name, 0, "limits.budget_usd", wrong, "add limits.budget_usd: 1000")])
     library = library or read_library(architectures_of(job))
     alternatives = open_alternatives(scenario, job, library)
     count = max(2, min(points, MOST_POINTS))
     budgets = [most * LEAST_SHARE ** (step / (count - 1)) for step in range(count)]
-    found: list[LossPoint] = []
+    losses: list[LossPoint] = []
     missed: list[float] = []
     for budget in budgets:
         near = best_of(alternatives, budget, slack=0.0)
@@ -630,21 +633,11 @@ def loss_frontier(
         if not plan.jobs:  # a policy on spot that a rounding of its dollars moved over the budget
             missed.append(budget)
             continue
-        found.append(
-            LossPoint(
-                budget_usd=budget,
-                loss=best.loss,
-                architecture=best.alternative.architecture.name,
-                parameters=best.alternative.architecture.parameters,
-                tokens=best.alternative.run_tokens(best.tokens)[0],
-                hours=plan.jobs[0].hours.expected,
-                plan=describe_assignment(plan.jobs[0]),
-            )
-        )
+        losses.append(_loss_point(budget, best, plan.jobs[0]))
     return LossFrontier(
         scenario=scenario.name,
-        status="optimal" if found else "infeasible",
-        points=tuple(_undominated(found[::-1])),
+        status="optimal" if losses else "infeasible",
+        points=tuple(_undominated(losses[::-1])),
         law="own" if isinstance(job.loss_law, OwnLaw) else job.loss_law,
         compared=len(alternatives),
         solved=sum(len(alternative.costs) for alternative in alternatives),
@@ -655,6 +648,20 @@ def loss_frontier(
             SPREAD_NOTE,
             "the cost stays within the budget at its confidence; hours are expected values",
         ),
+    )
+
+
+def _loss_point(budget_usd: float, best: Found, job: Assignment) -> LossPoint:
+    """Return the least loss for a budget, with its model and its run."""
+    architecture = best.alternative.architecture
+    return LossPoint(
+        budget_usd=budget_usd,
+        loss=best.loss,
+        architecture=architecture.name,
+        parameters=architecture.parameters,
+        tokens=best.alternative.run_tokens(best.tokens)[0],
+        hours=job.hours.expected,
+        plan=describe_assignment(job),
     )
 
 
@@ -690,13 +697,13 @@ class FixedChoice:
         """What is fixed, in the words of an answer."""
         jobs = [job for job in self.plan.jobs if job.model is not None]
         several = len(self.plan.jobs) > 1
-        found = []
+        texts = []
         for job in jobs:
             assert job.model is not None
             whose = f"of {job.name} " if several else ""
-            found.append(f"what is open {whose}is fixed as solve chose it: {chosen_text(job.model)}")
-            found.append(money_text(job.model))
-        return tuple(line for line in found if line)
+            texts.append(f"what is open {whose}is fixed as solve chose it: {chosen_text(job.model)}")
+            texts.append(money_text(job.model))
+        return tuple(line for line in texts if line)
 
 
 def fix_choice(
@@ -728,12 +735,12 @@ def definite_choices(scenario: Scenario, library: Library) -> tuple[Scenario, ..
     alternatives = open_alternatives(scenario, job, library)
     if not 1 < len(alternatives) <= MOST_TRACED:
         return ()
-    wanted, found = job.work.loss, []
+    wanted, choices = job.work.loss, []
     for alternative in alternatives:
         tokens = given_tokens(alternative) if wanted is None else tokens_for_loss(alternative, wanted)
         if tokens is not None or wanted is None:
-            found.append(alternative.definite(tokens))
-    return tuple(found)
+            choices.append(alternative.definite(tokens))
+    return tuple(choices)
 
 
 def scenario_as_chosen(plan: Plan, scenario: Scenario) -> Scenario:

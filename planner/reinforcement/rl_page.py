@@ -15,12 +15,11 @@ from planner.reinforcement.rl_choice import frontier_of_rl, searched
 from planner.reinforcement.rl_reasons import explain_rl
 from planner.reinforcement.rl_text import risk_lines, rl_sections, waiting_words
 from planner.report import plan_text, report_page, words
-from planner.report.analysis_figures import alternative_figures
 from planner.report.frontier_figure import frontier_figure
-from planner.report.plan_figures import PICTURE, Figure, Table, bill_figure
+from planner.report.plan_figures import PICTURE, Figure, Table, alternative_figures, bill_figure
 from planner.report.plan_sections import format_place
 from planner.report.report_page import SECTION_NAMES, Group, analysis_groups, deadline_of
-from planner.report.sweep_text import format_difference, shown_difference
+from planner.report.what_if_text import format_difference, shown_difference
 from planner.results.subject_runs import RL_PHASE_NAMES, SAMPLING_PHASES, TRAINER_PHASES, RlRun
 from planner.results.what_if import Overview
 from planner.scenario.scenario import architectures_of

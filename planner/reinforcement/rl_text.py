@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from planner import timetable
 from planner.report import plan_answer, plan_sections, plan_text, words
 from planner.report.explanation_text import render_infeasible
-from planner.report.run_text import draw_bar
-from planner.report.words import line_room
+from planner.report.words import draw_bar, line_room
 from planner.results.plan_parts import Spread
 from planner.results.subject_runs import (
     NETWORK_RISK,

@@ -13,19 +13,22 @@ from planner.drawing.charts import Ranged, Stack, ranged, stacked
 from planner.drawing.scene import Caption, Scene, check_drawable, draw_scene, framed, joined, picture_id, to_svg
 from planner.errors import Fault, NoPlanError, ScenarioError, escaped
 from planner.report import words
-from planner.report.analysis_figures import simulation_scene
 from planner.report.catalog_text import render_market
 from planner.report.explanation_text import render as render_explanation
 from planner.report.frontier_figure import bills_scene, frontier_figure, sweep_scene, tornado_scene
 from planner.report.frontier_text import BEST_VALUE, best_value, render_frontier
 from planner.report.frontier_text import format_summary as frontier_summary
 from planner.report.plan_answer import render_answer, render_details
-from planner.report.plan_figures import PICTURE, timetable_figure
+from planner.report.plan_figures import PICTURE, simulation_scene, timetable_figure
 from planner.report.plan_sections import render as render_technique
-from planner.report.run_text import render_calibration, render_estimate, render_probe, render_tracking
-from planner.report.simulation_text import render_simulation
-from planner.report.sweep_text import render_sweep, render_variants
-from planner.report.what_if_text import render_tornado, render_what_if
+from planner.report.run_text import (
+    render_calibration,
+    render_estimate,
+    render_probe,
+    render_simulation,
+    render_tracking,
+)
+from planner.report.what_if_text import render_sweep, render_tornado, render_variants, render_what_if
 from planner.results.explanation import Explanation, TechniqueAnswer
 from planner.results.fleet import InferenceEstimate
 from planner.results.frontier import Frontier
@@ -67,23 +70,23 @@ def draw_on(ax: Any, result: Frontier | Sweep | Tornado) -> None:
     ax.set_title(result.scenario)
 
 
-def _draw_frontier(ax: Any, found: Frontier) -> None:
-    curves = [("", found.points, found.segments)]
-    if found.curves:
-        curves = [(curve.label, curve.points, curve.segments) for curve in found.curves]
+def _draw_frontier(ax: Any, frontier: Frontier) -> None:
+    curves = [("", frontier.points, frontier.segments)]
+    if frontier.curves:
+        curves = [(curve.label, curve.points, curve.segments) for curve in frontier.curves]
     if not any(points for _, points, _ in curves):
         raise NoPlanError("nothing to draw: the frontier has no points")
     for number, (label, points, segments) in enumerate(curves):
         if points:
             _draw_curve(ax, label, points, segments, f"C{number}")
-    if found.knee is not None:
-        knee = found.points[found.knee]
+    if frontier.knee is not None:
+        knee = frontier.points[frontier.knee]
         ax.plot([knee.hours], [knee.cost_usd], "o", markersize=10, fillstyle="none", color="black", label=BEST_VALUE)
-    if (own := found.solved) is not None:
+    if (own := frontier.solved) is not None:
         ax.plot([own.hours], [own.cost_usd], "o", markersize=7, color="black", label="your plan")
-    ax.set_xlabel(_HOURS if found.confidence is None else f"{_HOURS} ({found.confidence:.0%})")
+    ax.set_xlabel(_HOURS if frontier.confidence is None else f"{_HOURS} ({frontier.confidence:.0%})")
     ax.set_ylabel(_COST)
-    if found.curves:
+    if frontier.curves:
         ax.legend()
 
 
@@ -96,20 +99,20 @@ def _draw_curve(ax: Any, label: str, points: Sequence[Point], segments: Sequence
     ax.plot(hours, usd, "o", markersize=4, color=color, label=label or "breakpoints")
 
 
-def _draw_sweep(ax: Any, found: Sweep) -> None:
+def _draw_sweep(ax: Any, sweep: Sweep) -> None:
     """Draw cost along one axis as a line, of two axes as a heat map; cells without a plan stay empty."""
-    costs = [_NO_FIGURE if cell.cost_usd is None else cell.cost_usd for cell in found.cells]
+    costs = [_NO_FIGURE if cell.cost_usd is None else cell.cost_usd for cell in sweep.cells]
     if all(cost != cost for cost in costs):
         raise NoPlanError("nothing to draw: no cell has a plan")
-    first = found.axes[0]
-    if len(found.axes) == 1:
+    first = sweep.axes[0]
+    if len(sweep.axes) == 1:
         places = list(range(len(first.values))) if first.numbers is None else list(first.numbers)
         ax.plot(places, costs, "o-")
         ax.set_xticks(places, first.values)
         ax.set_xlabel(first.path)
         ax.set_ylabel(_COST)
         return
-    second = found.axes[1]
+    second = sweep.axes[1]
     width = len(second.values)
     mesh = ax.pcolormesh([costs[start : start + width] for start in range(0, len(costs), width)])
     ax.set_xticks([place + 0.5 for place in range(width)], second.values)
@@ -119,14 +122,14 @@ def _draw_sweep(ax: Any, found: Sweep) -> None:
     ax.figure.colorbar(mesh, ax=ax, label=_COST)
 
 
-def _draw_tornado(ax: Any, found: Tornado) -> None:
+def _draw_tornado(ax: Any, tornado: Tornado) -> None:
     """Draw a bar from the figure at the lower value to that at the higher one; an end without a plan has none."""
-    is_time = found.better == "sooner"
-    hours = found.base.hours
-    base = found.base.cost_usd if not is_time else hours.expected if hours else None
+    is_time = tornado.better == "sooner"
+    hours = tornado.base.hours
+    base = tornado.base.cost_usd if not is_time else hours.expected if hours else None
     if base is None:
         raise NoPlanError("nothing to draw: there is no plan without changes")
-    lines = found.lines[:_MOST_BARS]
+    lines = tornado.lines[:_MOST_BARS]
     for place, (_, bar) in enumerate(reversed(lines)):
         for end, color in ((bar.down, "C0"), (bar.up, "C1")):
             figure = end.hours if is_time else end.cost_usd
@@ -137,7 +140,7 @@ def _draw_tornado(ax: Any, found: Tornado) -> None:
     ax.axvline(base, color="black", linewidth=1)
     ax.set_yticks(range(len(lines)), [name for name, _ in reversed(lines)])
     unit = "likely hours" if is_time else f"{_COST}; {dollars(base)} without changes"
-    ax.set_xlabel(f"{unit}; blue: {found.by:.0%} less, orange: {found.by:.0%} more")
+    ax.set_xlabel(f"{unit}; blue: {tornado.by:.0%} less, orange: {tornado.by:.0%} more")
 
 
 # Pictures of results as bars: memory, alternatives, observed and planned.
@@ -149,20 +152,20 @@ LEAST_PART = 0.05
 """GiB from which on a part of the memory is drawn."""
 
 
-def estimate_scene(found: Estimate) -> Scene:
+def estimate_scene(estimate: Estimate) -> Scene:
     """Return the memory of one GPU by part against what is usable, with the speed in the title."""
-    vram = found.vram_gib
+    vram = estimate.vram_gib
     fits = "fits" if vram.fits else "does not fit"
-    where = f"{found.architecture} on {words.gpus(found.gpus, found.gpu)}"
-    title = f"{where}: {fits}, {words.significant(found.tokens_per_second)} {found.unit}/s"
+    where = f"{estimate.architecture} on {words.gpus(estimate.gpus, estimate.gpu)}"
+    title = f"{where}: {fits}, {words.significant(estimate.tokens_per_second)} {estimate.unit}/s"
     return _memory({**vram.parts, **vram.set_aside}, vram.peak, vram.usable, title)
 
 
-def inference_scene(found: InferenceEstimate) -> Scene:
+def inference_scene(estimate: InferenceEstimate) -> Scene:
     """Return the memory of one GPU of a replica by part."""
-    memory = found.memory_gib
-    where = f"{found.architecture} on {words.gpus(found.gpus, found.gpu)}, {found.engine}"
-    title = f"{where}: {words.significant(found.output_tokens_per_second.expected)} tokens/s"
+    memory = estimate.memory_gib
+    where = f"{estimate.architecture} on {words.gpus(estimate.gpus, estimate.gpu)}, {estimate.engine}"
+    title = f"{where}: {words.significant(estimate.output_tokens_per_second.expected)} tokens/s"
     return _memory(memory.parts, sum(memory.parts.values()), memory.usable, title)
 
 
@@ -173,11 +176,11 @@ def _memory(parts: Mapping[str, float], peak: float, usable: float, title: str) 
     return stacked([bar], caption, words.gib_text, "usable memory of the GPU", PICTURE)
 
 
-def explanation_scene(found: Explanation) -> Scene | None:
+def explanation_scene(explanation: Explanation) -> Scene | None:
     """Return the cost of the best plan on each GPU; None where there is no plan."""
     options = [
         alternative
-        for alternative in found.alternatives
+        for alternative in explanation.alternatives
         if alternative.by == "gpu" and alternative.cost_usd is not None
     ]
     first = options[0].job if options else ""
@@ -193,27 +196,27 @@ def explanation_scene(found: Explanation) -> Scene | None:
         for option in options
         if option.job == first
     ][:MOST_GPUS]
-    return bars_scene(rows, f"{found.scenario}: expected cost by GPU") if rows else None
+    return bars_scene(rows, f"{explanation.scenario}: expected cost by GPU") if rows else None
 
 
-def market_scene(found: MarketFit) -> Scene:
+def market_scene(fit: MarketFit) -> Scene:
     """Return how long machines stay and are away, with the intervals of both means."""
-    means = (("machines stay", found.up.mean_hours), ("machines are away", found.outage.mean_hours))
+    means = (("machines stay", fit.up.mean_hours), ("machines are away", fit.outage.mean_hours))
     rows = [
         Ranged(name, mean.expected, f"{words.hours(mean.expected)} on average", mean.low, mean.high)
         for name, mean in means
     ]
-    return bars_scene(rows, f"Spot market: available in {found.availability.expected * 100:.0f} % of the hours")
+    return bars_scene(rows, f"Spot market: available in {fit.availability.expected * 100:.0f} % of the hours")
 
 
-def calibration_scene(found: CalibrationResult) -> Scene | None:
+def calibration_scene(result: CalibrationResult) -> Scene | None:
     """Return speed and memory as observed and as estimated; None where nothing was compared."""
     rows: list[Ranged] = []
-    if found.compared is not None:
-        seen = found.compared
+    if result.compared is not None:
+        seen = result.compared
         if seen.tokens_per_second is not None:
             speeds = (("observed", seen.tokens_per_second), ("estimated", seen.predicted_tokens_per_second))
-            rows = [_speed(name, value, found.unit) for name, value in speeds]
+            rows = [_speed(name, value, result.unit) for name, value in speeds]
         elif seen.peak_vram_gib is not None:
             peaks = (("observed", seen.peak_vram_gib), ("estimated", seen.predicted_peak_vram_gib))
             rows = [
@@ -221,8 +224,8 @@ def calibration_scene(found: CalibrationResult) -> Scene | None:
                 for name, value in peaks
                 if value is not None
             ]
-    elif found.generation is not None:
-        made = found.generation
+    elif result.generation is not None:
+        made = result.generation
         speeds = (("observed", made.output_tokens_per_second), ("estimated", made.predicted_output_tokens_per_second))
         rows = [_speed(name, value, "output tokens") for name, value in speeds]
     return bars_scene(rows, "The run and its estimate") if rows else None
@@ -232,29 +235,29 @@ def _speed(name: str, value: float, unit: str) -> Ranged:
     return Ranged(name, value, f"{words.significant(value)} {unit} per second", is_chosen=name == "observed")
 
 
-def tracking_scene(found: Tracking) -> Scene:
+def tracking_scene(tracking: Tracking) -> Scene:
     """Return the hours of the whole job as planned and as projected, with their 80 % intervals."""
-    ends = (("planned", found.planned.hours), ("projected", found.projected.hours))
+    ends = (("planned", tracking.planned.hours), ("projected", tracking.projected.hours))
     rows = [
         Ranged(
             name, hours.expected, f"{words.likely(hours.expected)}, {words.usd(cost.expected)}",
             hours.low, hours.high, name == "projected",
         )
-        for (name, hours), cost in zip(ends, (found.planned.cost, found.projected.cost), strict=True)
+        for (name, hours), cost in zip(ends, (tracking.planned.cost, tracking.projected.cost), strict=True)
     ]  # fmt: skip
-    if found.planned.deadline_hours is not None:
-        due = found.planned.deadline_hours
+    if tracking.planned.deadline_hours is not None:
+        due = tracking.planned.deadline_hours
         rows.append(Ranged("deadline", due, words.hours(due)))
-    done = f"{found.observed.share_done * 100:.0f} % done"
-    return bars_scene(rows, f"{found.job}: {done}")
+    done = f"{tracking.observed.share_done * 100:.0f} % done"
+    return bars_scene(rows, f"{tracking.job}: {done}")
 
 
-def variants_scene(found: ManyVariants) -> Scene:
+def variants_scene(variants: ManyVariants) -> Scene:
     """Return how many variants ended in which status, with the cheapest one in the title."""
-    rows = [Ranged(status.replace("_", " "), count, f"{count:,}") for status, count in found.counts.items() if count]
-    best = found.cheapest.cost_usd if found.cheapest else None
+    rows = [Ranged(status.replace("_", " "), count, f"{count:,}") for status, count in variants.counts.items() if count]
+    best = variants.cheapest.cost_usd if variants.cheapest else None
     cheapest = f"; the cheapest costs {words.usd(best)}" if best is not None else ""
-    return bars_scene(rows, f"{found.scenario}: {found.variants:,} variants{cheapest}")
+    return bars_scene(rows, f"{variants.scenario}: {variants.variants:,} variants{cheapest}")
 
 
 def bars_scene(rows: list[Ranged], title: str) -> Scene:
@@ -365,11 +368,11 @@ def _plan_scene(plan: Plan) -> Scene | None:
     return joined([[part] for part in parts], title, "; ".join(part.description for part in parts))
 
 
-def _frontier_scene(found: Frontier) -> Scene | None:
-    if not found.points or (chart := frontier_figure(found, None).draw) is None:
+def _frontier_scene(frontier: Frontier) -> Scene | None:
+    if not frontier.points or (chart := frontier_figure(frontier, None).draw) is None:
         return None
     with words.unwrapped():
-        title = "; ".join(text for text in (frontier_summary(found), best_value(found)) if text)
+        title = "; ".join(text for text in (frontier_summary(frontier), best_value(frontier)) if text)
     return dataclasses.replace(chart(PICTURE), title=title)
 
 
@@ -412,8 +415,8 @@ def check_picture(path: str | Path, suffixes: Sequence[str] = SUFFIXES) -> None:
     """Raise ScenarioError where a picture cannot have this suffix, or the extra that draws it is missing."""
     suffix = Path(path).suffix.lower()
     if suffix not in suffixes:
-        what = f"{suffix or 'no suffix'} is not a supported picture format"
-        raise ScenarioError([Fault(str(path), 0, "", what, f"use one of {', '.join(suffixes)}")])
+        wrong = f"{suffix or 'no suffix'} is not a supported picture format"
+        raise ScenarioError([Fault(str(path), 0, "", wrong, f"use one of {', '.join(suffixes)}")])
     if suffix in (".png", ".pdf"):
         check_drawable(str(path))
 

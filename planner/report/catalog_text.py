@@ -223,13 +223,13 @@ def import_text(summary: ImportSummary) -> str:
     return "\n".join(lines)
 
 
-def _count(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
+def _count(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def changes_text(found: Iterable[PriceChanges]) -> str:
+def changes_text(books: Iterable[PriceChanges]) -> str:
     """Return what is new, gone and of another price, one paragraph per provider."""
-    return "\n".join(line for changes in found for line in _changes(changes))
+    return "\n".join(line for changes in books for line in _changes(changes))
 
 
 def update_text(update: PriceUpdate) -> str:
@@ -256,8 +256,8 @@ def _changes(changes: PriceChanges) -> list[str]:
     if not (changes.new or changes.gone or changes.moved):
         return [*lines, "  no price changed"]
     moved = tuple(f"{move.offer} {move.market} {_move(move)}" for move in changes.moved)
-    for what, listed in (("new", changes.new), ("gone", changes.gone), ("moved", moved)):
-        head = f"  {what:<5} {len(listed):>5,}  "
+    for kind, listed in (("new", changes.new), ("gone", changes.gone), ("moved", moved)):
+        head = f"  {kind:<5} {len(listed):>5,}  "
         more = [f"and {len(listed) - MOST_LISTED:,} more"] if len(listed) > MOST_LISTED else []
         if listed:
             lines += words.hang(head, [words.sanitise(line) for line in (*listed[:MOST_LISTED], *more)])

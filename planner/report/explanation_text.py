@@ -31,9 +31,9 @@ def render_infeasible(plan: Plan) -> list[str]:
     """Return the text of a scenario without a plan."""
     if plan.status != "infeasible":
         return [*_format_no_plan(plan), *_notes(plan)]
-    found = plan.infeasible or Infeasible()
-    lines = render_relaxations(found.relax, found.nearest, plan.scenario)
-    if not found.relax and not found.nearest:
+    reasons = plan.infeasible or Infeasible()
+    lines = render_relaxations(reasons.relax, reasons.nearest, plan.scenario)
+    if not reasons.relax and not reasons.nearest:
         counts = plan.candidates
         lines.append(f"  {counts.made:,} candidates, {counts.rejected:,} of them rejected")
         for reason, count in sorted(counts.reasons.items(), key=lambda item: (-item[1], item[0]))[:8]:
@@ -59,13 +59,13 @@ def _first_lines(ways: Sequence[Sequence[Relaxation]], scenario: str) -> list[st
     partner = _partner(ways)
     if partner is None:
         return [words.first_fitting(scenario, *_broken(changes, scenario))]
-    (one,) = changes
-    _, new = _round_outwards(one)
-    both = f"no plan keeps {_old_value(one, scenario)} and {_old_value(partner, scenario)}"
-    within = f"least within {limit_value(partner.limit, partner.change_from)}: {limit_value(one.limit, new)}"
-    if one.limit == "limits.budget_usd" and one.then.endswith(" %"):
-        likely = "" if one.cost_usd is None else f", likely {words.usd(one.cost_usd)}"
-        within += f" at {one.then.rpartition(' at ')[2]}{likely}"
+    (change,) = changes
+    _, new = _round_outwards(change)
+    both = f"no plan keeps {_old_value(change, scenario)} and {_old_value(partner, scenario)}"
+    within = f"least within {limit_value(partner.limit, partner.change_from)}: {limit_value(change.limit, new)}"
+    if change.limit == "limits.budget_usd" and change.then.endswith(" %"):
+        likely = "" if change.cost_usd is None else f", likely {words.usd(change.cost_usd)}"
+        within += f" at {change.then.rpartition(' at ')[2]}{likely}"
     whole = words.first_fitting(scenario, f"{both} ({within})", both)
     return [whole] if whole.endswith(")") else [whole, *words.wrap_hanging(within, 2)]
 
@@ -74,9 +74,9 @@ def _partner(ways: Sequence[Sequence[Relaxation]]) -> Relaxation | None:
     """Return the deadline or budget that a further change moves, where the smallest one moves the other of them."""
     if not ways or len(ways[0]) != 1:
         return None
-    (one,) = ways[0]
-    is_usd = one.limit == "limits.budget_usd"
-    if not is_usd and not one.limit.endswith(".deadline"):
+    (smallest,) = ways[0]
+    is_usd = smallest.limit == "limits.budget_usd"
+    if not is_usd and not smallest.limit.endswith(".deadline"):
         return None
     others = {
         change.limit: change
@@ -84,8 +84,8 @@ def _partner(ways: Sequence[Sequence[Relaxation]]) -> Relaxation | None:
         for change in way
         if (change.limit.endswith(".deadline") if is_usd else change.limit == "limits.budget_usd")
     }
-    found = next(iter(others.values())) if len(others) == 1 else None
-    return found if found is not None and isinstance(found.change_from, (int, float)) else None
+    partner = next(iter(others.values())) if len(others) == 1 else None
+    return partner if partner is not None and isinstance(partner.change_from, (int, float)) else None
 
 
 def _broken(changes: Sequence[Relaxation], scenario: str) -> list[str]:
@@ -100,9 +100,9 @@ def _broken(changes: Sequence[Relaxation], scenario: str) -> list[str]:
     kept = " and ".join(_old_value(change, scenario) for change in changes)
     if len(changes) > 1:
         return [f"no plan keeps {kept} together", f"{least}; smallest changes:"]
-    (one,) = changes
-    old, new = _round_outwards(one)
-    bound = limit_value(one.limit, new)
+    (only,) = changes
+    old, new = _round_outwards(only)
+    bound = limit_value(only.limit, new)
     if isinstance(old, (int, float)) and isinstance(new, (int, float)):
         bound = f"{'least' if new > old else 'most'}: {bound}"
     return [f"no plan keeps {kept} ({bound})", f"{least}; smallest changes:"]
@@ -329,15 +329,17 @@ def _summary(explanation: Explanation) -> str:
     count = len(explanation.binding)
     binds = "no limit binds" if not count else "1 limit binds" if count == 1 else f"{count} limits bind"
     binds = f"{binds} this choice" if explanation.fixed else binds
-    what = words.sanitise(explanation.plan)
+    plan = words.sanitise(explanation.plan)
     jobs = len({option.job for option in explanation.alternatives})
     if jobs > 1:
-        what = f"{jobs} jobs"
+        plan = f"{jobs} jobs"
     late, usd = explanation.hours_at_confidence, words.usd(explanation.cost_usd or 0.0)
     times = [_times_text(explanation.hours, late), *([words.by(late)] if late is not None else [])]
     # A part of the machines would read as all of them; a place is left out rather than cut.
-    whats = dict.fromkeys((what, what.rpartition(", ")[0] or what, what.partition(" on ")[0].partition(" at ")[0]))
-    forms = [f"{one}, {time}, {usd}; {binds}" for one in whats for time in times]
+    descriptions = dict.fromkeys(
+        (plan, plan.rpartition(", ")[0] or plan, plan.partition(" on ")[0].partition(" at ")[0])
+    )
+    forms = [f"{described}, {time}, {usd}; {binds}" for described in descriptions for time in times]
     return words.first_fitting(words.shorten(explanation.scenario, 30), *forms, f"{times[-1]}, {usd}; {binds}")
 
 
@@ -463,41 +465,41 @@ def _count(option: Alternative) -> str:
     return f"{option.runs_at_once:,} x {option.gpus:,}" if option.runs_at_once > 1 else f"{option.gpus:,}"
 
 
-def why_not(explanation: Explanation, found: WhyNot) -> tuple[list[str], list[str]]:
+def why_not(explanation: Explanation, answer: WhyNot) -> tuple[list[str], list[str]]:
     """Return whether the alternative is feasible, and below it why, and what makes it feasible."""
     against = ""
     if explanation.cost_usd and explanation.hours:
         own = _times_text(explanation.hours, explanation.hours_at_confidence)
         against = f"; the plan: {words.usd(explanation.cost_usd)}, {own}"
-    figures = f"{words.usd(found.cost_usd or 0.0)}, {_times_text(found.hours, found.hours_at_confidence)}"
-    times = _times(found, explanation)
+    figures = f"{words.usd(answer.cost_usd or 0.0)}, {_times_text(answer.hours, answer.hours_at_confidence)}"
+    times = _times(answer, explanation)
     head = {
-        "chosen": f"this is the plan: {found.plan}, {figures}",
+        "chosen": f"this is the plan: {answer.plan}, {figures}",
         "possible": f"{figures}{times}{against}",
-        "beyond": f"infeasible within the limits: {'; '.join(found.reasons)}",
-        "impossible": f"infeasible: {'; '.join(found.reasons)}",
-    }[found.status]
-    most = {"beyond": 4, "impossible": 5}.get(found.status, 2)
+        "beyond": f"infeasible within the limits: {'; '.join(answer.reasons)}",
+        "impossible": f"infeasible: {'; '.join(answer.reasons)}",
+    }[answer.status]
+    most = {"beyond": 4, "impossible": 5}.get(answer.status, 2)
     lines = []
-    if found.status == "possible":
-        rent = "" if found.usd_per_hour is None else f" at {words.rate(found.usd_per_hour)}/h"
-        lines += words.section("Plan", words.wrap_lines(f"{found.plan}{rent}", line_room(), 2))
-        lines += words.section("Because", words.wrap_all(found.reasons, line_room(), 2))
-    elif found.status == "beyond":
+    if answer.status == "possible":
+        rent = "" if answer.usd_per_hour is None else f" at {words.rate(answer.usd_per_hour)}/h"
+        lines += words.section("Plan", words.wrap_lines(f"{answer.plan}{rent}", line_room(), 2))
+        lines += words.section("Because", words.wrap_all(answer.reasons, line_room(), 2))
+    elif answer.status == "beyond":
         lines.append("Smallest change, verified by solving:")
-        lines += format_relaxation(1, found.relax, explanation.scenario)
+        lines += format_relaxation(1, answer.relax, explanation.scenario)
         price = words.wrap_lines(f"which is {figures}{times}{against}", words.width() - 5, 2)
         lines += words.hang(" " * 5, price)
-    elif found.status == "impossible":
-        lines += [*_memory(found), *_remedies(found)]
-    return words.wrap_lines(f"{words.sanitise(found.asked)}: {head}", words.width(), most), lines
+    elif answer.status == "impossible":
+        lines += [*_memory(answer), *_remedies(answer)]
+    return words.wrap_lines(f"{words.sanitise(answer.asked)}: {head}", words.width(), most), lines
 
 
-def _remedies(found: WhyNot) -> list[str]:
-    if not found.remedies:
+def _remedies(answer: WhyNot) -> list[str]:
+    if not answer.remedies:
         return []
     lines = ["Feasible with one of these changes, each verified by solving:"]
-    for number, fix in enumerate(found.remedies, 1):
+    for number, fix in enumerate(answer.remedies, 1):
         figures = f", {words.usd(fix.cost_usd)}, {words.likely(fix.hours)}" if fix.cost_usd and fix.hours else ""
         change = words.wrap_lines(f"{fix.change}: {fix.plan}{figures}", words.width() - 5, 2)
         lines += words.hang(f"  {number}. ", change)
@@ -505,25 +507,25 @@ def _remedies(found: WhyNot) -> list[str]:
     return lines
 
 
-def _times(found: WhyNot, explanation: Explanation) -> str:
+def _times(answer: WhyNot, explanation: Explanation) -> str:
     """Return how much more expensive, or slower if time is the objective."""
-    if not explanation.cost_usd or not explanation.hours or found.cost_usd is None or found.hours is None:
+    if not explanation.cost_usd or not explanation.hours or answer.cost_usd is None or answer.hours is None:
         return ""
-    if found.verdict:
-        return f", {found.verdict}"
+    if answer.verdict:
+        return f", {answer.verdict}"
     by_time = explanation.objective == "time"
-    more, less, what = ("slower", "faster", "time") if by_time else ("more expensive", "cheaper", "cost")
-    times = found.hours / explanation.hours if by_time else found.cost_usd / explanation.cost_usd
+    more, less, objective = ("slower", "faster", "time") if by_time else ("more expensive", "cheaper", "cost")
+    times = answer.hours / explanation.hours if by_time else answer.cost_usd / explanation.cost_usd
     if abs(times - 1) < 0.005:
-        return f", the same {what}"
+        return f", the same {objective}"
     if times >= 2:
-        return f", {times:,.1f}x the {what}"
+        return f", {times:,.1f}x the {objective}"
     return f", {abs(times - 1) * 100:.0f} % {more if times > 1 else less}"
 
 
-def _memory(found: WhyNot) -> list[str]:
-    if found.memory is None:
+def _memory(answer: WhyNot) -> list[str]:
+    if answer.memory is None:
         return []
-    parts = sorted(found.memory.parts.items(), key=lambda part: (-part[1], part[0]))
+    parts = sorted(answer.memory.parts.items(), key=lambda part: (-part[1], part[0]))
     sizes = [f"{name.replace('_', ' ')} {words.gib(size)}" for name, size in parts if size >= 0.05]
-    return words.section("Memory", words.join_parts([*sizes, f"peak in: {found.memory.phase}"], "  ", line_room(), 3))
+    return words.section("Memory", words.join_parts([*sizes, f"peak in: {answer.memory.phase}"], "  ", line_room(), 3))

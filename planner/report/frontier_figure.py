@@ -7,7 +7,21 @@ import itertools
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from planner.drawing.charts import Branch, Breakpoint, Labels, Ranged, Run, Stack, Trace, curve, panel, ranged, stacked
+from planner.drawing.charts import (
+    Branch,
+    Breakpoint,
+    Labels,
+    Ranged,
+    Run,
+    Stack,
+    Swing,
+    Trace,
+    curve,
+    panel,
+    ranged,
+    stacked,
+    swings,
+)
 from planner.drawing.scene import (
     HEAT,
     SERIES,
@@ -31,7 +45,6 @@ from planner.drawing.scene import (
     wrap,
 )
 from planner.report import words
-from planner.report.analysis_figures import tornado_figure
 from planner.report.frontier_text import (
     BEST_VALUE,
     about_plan,
@@ -41,10 +54,18 @@ from planner.report.frontier_text import (
     format_optimality,
     format_summary,
 )
-from planner.report.plan_figures import COST_LABEL, MONTH_LABEL, NARROW, Figure, Table, item_name
+from planner.report.plan_figures import COST_LABEL, MONTH_LABEL, MOST_BARS, NARROW, Figure, Table, item_name
 from planner.report.plan_sections import batch, format_place, kernels, techniques
 from planner.report.plan_sections import item_name as line_name
-from planner.report.sweep_text import axis_name, describe_hardware, format_axis_values, monthly_usd, serves
+from planner.report.what_if_text import (
+    axis_name,
+    describe_hardware,
+    effect_of,
+    format_axis_values,
+    is_visible,
+    monthly_usd,
+    serves,
+)
 from planner.results.explanation import describe_job_differences, method_name
 from planner.results.frontier import (
     Curve,
@@ -77,37 +98,37 @@ NEAR = 1e-9
 """Relative difference of hours below which two moments are one."""
 
 
-def frontier_figure(found: Frontier, deadline: float | None) -> Figure:
+def frontier_figure(frontier: Frontier, deadline: float | None) -> Figure:
     """Return the frontier as a figure; `deadline` is that of the plan, if all of its jobs share one."""
-    confidence = f" ({words.probability_text(found.confidence)})" if found.confidence is not None else ""
-    value = f"{best_value(found)}: {found.points[found.knee].knee}." if found.knee is not None else ""
+    confidence = f" ({words.probability_text(frontier.confidence)})" if frontier.confidence is not None else ""
+    value = f"{best_value(frontier)}: {frontier.points[frontier.knee].knee}." if frontier.knee is not None else ""
     value = value[:1].upper() + value[1:]
-    lead = f"{words.sanitise(format_summary(found))}. {value}".strip()
-    shown = select_points(found.points, MOST_ROWS) if len(found.points) > 2 else list(range(len(found.points)))
+    lead = f"{words.sanitise(format_summary(frontier))}. {value}".strip()
+    shown = select_points(frontier.points, MOST_ROWS) if len(frontier.points) > 2 else list(range(len(frontier.points)))
     rows = []
     for above, here in zip([None, *shown], shown, strict=False):
-        point = found.points[here]
+        point = frontier.points[here]
         change = (
-            words.sanitise(describe_job_differences(found.points[above].planned, point.planned))
+            words.sanitise(describe_job_differences(frontier.points[above].planned, point.planned))
             if above is not None
             else ""
         )
         rows.append((f"{format_late(point.hours)} h", words.usd(point.cost_usd), _plan(point), change))
-    if (own := found.solved) is not None:
+    if (own := frontier.solved) is not None:
         cells = (f"{format_late(own.hours)} h", words.usd(own.cost_usd), _plan(own))
         same = next((place for place, row in enumerate(rows) if row[:3] == cells), None)
         if same is None:
-            same = sum(found.points[here].hours <= own.hours for here in shown)
+            same = sum(frontier.points[here].hours <= own.hours for here in shown)
             rows.insert(same, (*cells, ""))
         rows[same] = (*cells, ": ".join(filter(None, (PLAN_LABEL, rows[same][3]))))
-    hidden = len(found.points) - len(shown)
-    every = [*found.points, *(point for line in found.curves for point in line.points)]
+    hidden = len(frontier.points) - len(shown)
+    every = [*frontier.points, *(point for line in frontier.curves for point in line.points)]
     hollow = "; hollow: spot only, no guarantee" if any(point.spot_only for point in every) else ""
     # The lead has the best value.
     notes = [
-        *([about_plan(found)] if own is not None else []),
-        format_optimality(found),
-        *(note for note in format_notes(found) if not note.startswith(BEST_VALUE)),
+        *([about_plan(frontier)] if own is not None else []),
+        format_optimality(frontier),
+        *(note for note in format_notes(frontier) if not note.startswith(BEST_VALUE)),
     ]
     notes += (
         [f"{hidden} similar breakpoints are not in the table; planner frontier shows them with --all"] if hidden else []
@@ -117,7 +138,7 @@ def frontier_figure(found: Frontier, deadline: float | None) -> Figure:
         "Cost against time",
         lead,
         functools.partial(
-            _draw, found, deadline, Caption("Cost against time", lead, f"ends by{confidence}, hours{hollow}")
+            _draw, frontier, deadline, Caption("Cost against time", lead, f"ends by{confidence}, hours{hollow}")
         ),
         Table((f"ends by{confidence}", "expected cost", "plan", "change"), tuple(rows)),
         tuple(map(words.sanitise, notes)),
@@ -129,10 +150,10 @@ def _plan(point: PlannedPoint) -> str:
     return words.sanitise("; ".join(map(describe_assignment, point.planned))) + alone
 
 
-def _draw(found: Frontier, deadline: float | None, caption: Caption, width: float) -> Scene:
+def _draw(frontier: Frontier, deadline: float | None, caption: Caption, width: float) -> Scene:
     most = MAX_NAMED_NARROW if width <= NARROW else MAX_NAMED
-    named = set(select_points(found.points, most)) if len(found.points) > 2 else set(range(len(found.points)))
-    texts = {index: _label(found.points[index], index == found.knee) for index in sorted(named)}
+    named = set(select_points(frontier.points, most)) if len(frontier.points) > 2 else set(range(len(frontier.points)))
+    texts = {index: _label(frontier.points[index], index == frontier.knee) for index in sorted(named)}
     # A machine is named where it first appears: a name repeated along the line says nothing.
     repeated = [
         here for last, here in itertools.pairwise(sorted(named)) if texts[here] == texts[last].removeprefix(BEST_LABEL)
@@ -144,36 +165,36 @@ def _draw(found: Frontier, deadline: float | None, caption: Caption, width: floa
             texts[index] if index in named and index not in repeated else "",
             f"by {format_late(point.hours)} h, {words.usd(point.cost_usd)}: {_plan(point)}",
             point.spot_only,
-            index == found.knee,
+            index == frontier.knee,
         )
-        for index, point in enumerate(found.points)
+        for index, point in enumerate(frontier.points)
     ]
-    branches, below = _branches(found)
-    runs = runs_of(found.segments, found.points)
-    if (own := found.solved) is not None:
+    branches, below = _branches(frontier)
+    runs = runs_of(frontier.segments, frontier.points)
+    if (own := frontier.solved) is not None:
         said = f"{PLAN_LABEL}: by {format_late(own.hours)} h, {words.usd(own.cost_usd)}: {_plan(own)}"
         points.append(Breakpoint(own.hours, own.cost_usd, PLAN_LABEL, said, is_plan=True))
         points.sort(key=lambda point: point.hours)
     return curve(points, runs, deadline, caption, width, branches, below)
 
 
-def _branches(found: Frontier) -> tuple[list[Branch], list[Branch]]:
+def _branches(frontier: Frontier) -> tuple[list[Branch], list[Branch]]:
     """Return the curves that have a name, and those behind them: further curves, or the bound of an inexact frontier.
 
     One curve has a name for each colour: those that make up the frontier first, then the cheapest.
     """
-    curves = [each for each in found.curves if each.points]
-    legs = {getattr(job, found.by or "method") for segment in found.segments for job in segment.jobs}
-    cheapest = sorted(curves, key=lambda each: (each.label not in legs, each.points[-1].cost_usd))
-    chosen = [each for each in curves if each in cheapest[: len(SERIES)]]
+    curves = [line for line in frontier.curves if line.points]
+    legs = {getattr(job, frontier.by or "method") for segment in frontier.segments for job in segment.jobs}
+    cheapest = sorted(curves, key=lambda line: (line.label not in legs, line.points[-1].cost_usd))
+    chosen = [line for line in curves if line in cheapest[: len(SERIES)]]
     branches = [
-        _branch(each, role, words.sanitise(each.label) + ("" if each.allowed else " (excluded)"))
-        for role, each in zip(roles_of([each.label for each in chosen]), chosen, strict=True)
+        _branch(line, role, words.sanitise(line.label) + ("" if line.allowed else " (excluded)"))
+        for role, line in zip(roles_of([line.label for line in chosen]), chosen, strict=True)
     ]
     others = cheapest[len(SERIES) :]
-    below = [_branch(each, "c6", "" if at else f"{len(others)} others", 0.7) for at, each in enumerate(others)]
-    if found.separate and not curves:
-        bound = tuple(runs_of(found.separate, ()))
+    below = [_branch(line, "c6", "" if at else f"{len(others)} others", 0.7) for at, line in enumerate(others)]
+    if frontier.separate and not curves:
+        bound = tuple(runs_of(frontier.separate, ()))
         below.append(Branch("lower bound: each job alone", "muted", (), bound, 1.0, has_dots=False))
     return branches, below
 
@@ -210,7 +231,7 @@ def runs_of(segments: Sequence[Segment], points: Sequence[Point]) -> list[Run]:
     ]
 
 
-def frontier_data(found: Frontier) -> dict[str, Any]:
+def frontier_data(frontier: Frontier) -> dict[str, Any]:
     """Return what the slider needs: breakpoints, slopes, and the plans and bills behind them, each stored once.
 
     The cost within h hours is the least over all runs that begin by then: of a run that has ended, the cost at its
@@ -235,7 +256,7 @@ def frontier_data(found: Frontier) -> dict[str, Any]:
         return bills.setdefault(bill, len(bills))
 
     points = []
-    for point in found.points:
+    for point in frontier.points:
         reserved = sum(reservation.usd for reservation in point.reservations)
         points.append(
             {
@@ -260,7 +281,7 @@ def frontier_data(found: Frontier) -> dict[str, Any]:
             bill_of(right, 0.0) if right else NO_BILL,
             [[round(job.spot_share_from, 3), round(job.spot_share_to, 3)] for job in slope.jobs],
         ]
-        for slope, left, right in _slopes(found)
+        for slope, left, right in _slopes(frontier)
     ]
     return {"points": points, "slopes": slopes, "plans": texts, "items": list(items), "bills": list(bills)}
 
@@ -274,14 +295,14 @@ def _store(plans: dict[str, int], texts: list[dict[str, Any]], jobs: list[dict[s
     return plans[key]
 
 
-def _slopes(found: Frontier) -> list[tuple[Segment, Sequence[Assignment], Sequence[Assignment]]]:
+def _slopes(frontier: Frontier) -> list[tuple[Segment, Sequence[Assignment], Sequence[Assignment]]]:
     """Return the segments on which cost falls over time, with the jobs at their left and at their right end.
 
     An end that another plan beats is no breakpoint: its jobs are not known, and empty here.
     """
-    at = {round(point.hours, 9): point for point in found.points}
+    at = {round(point.hours, 9): point for point in frontier.points}
     slopes: list[tuple[Segment, Sequence[Assignment], Sequence[Assignment]]] = []
-    for segment in found.segments:
+    for segment in frontier.segments:
         if segment.hours_to > segment.hours_from * (1 + NEAR):
             left, right = at.get(round(segment.hours_from, 9)), at.get(round(segment.hours_to, 9))
             begins = left.jobs if left and segment.from_included else ()
@@ -348,17 +369,17 @@ def bills_scene(answer: WhatIf, width: float) -> Scene:
 
 
 def _bill(plan: Plan) -> dict[str, float]:
-    found: dict[str, float] = {}
+    items: dict[str, float] = {}
     for job in plan.parts_that_end:
         for line in job.bill:
             name = words.sanitise(line_name(line.item, job.gpu))
-            found[name] = found.get(name, 0.0) + line.usd
+            items[name] = items.get(name, 0.0) + line.usd
     for service in plan.services:
         for item, usd in month_items(service.fleet):
             # Next to jobs: of all of its hours.
             share = service.cost_usd / service.fleet.usd_per_month if plan.jobs else 1.0
-            found[words.sanitise(item)] = found.get(words.sanitise(item), 0.0) + usd * share
-    return found
+            items[words.sanitise(item)] = items.get(words.sanitise(item), 0.0) + usd * share
+    return items
 
 
 def sweep_scene(answer: Sweep, width: float) -> Scene:
@@ -392,13 +413,13 @@ def _curve(answer: Sweep, width: float) -> Scene:
     varied, monthly = answer.axes[0], serves(answer)
     numbers = varied.numbers or ()
     unit = f", {varied.unit}" if varied.unit else ""
-    found = {is_cost: [_value(cell, is_cost, monthly) for cell in answer.cells] for is_cost in (True, False)}
-    ups = {is_cost: _from_zero(values) for is_cost, values in found.items()}
+    figures = {is_cost: [_value(cell, is_cost, monthly) for cell in answer.cells] for is_cost in (True, False)}
+    ups = {is_cost: _from_zero(values) for is_cost, values in figures.items()}
     left = max(room_of_ticks(up, money if is_cost else plain) for is_cost, up in ups.items())
     across = _values_axis(numbers, left, width - 12.0)
     panels = []
     for is_cost, role in ((True, "c0"), (False, "c2")):
-        values, up, show = found[is_cost], ups[is_cost], money if is_cost else plain
+        values, up, show = figures[is_cost], ups[is_cost], money if is_cost else plain
         traces = list(_stretches(numbers, values, role, step_style(varied)))
         remarks = _remarks(answer, numbers, values)
         traces += [replace(remark, name="") for remark in remarks] if is_cost else remarks  # one legend for both
@@ -438,12 +459,12 @@ def _remarks(answer: Sweep, numbers: Sequence[float], values: Sequence[float | N
     missing: list[tuple[float, float]] = []
     last = ""
     for number, value, cell in zip(numbers, values, answer.cells, strict=True):
-        what = describe_hardware(cell)
+        machines = describe_hardware(cell)
         if value is None:
             missing.append((number, 0.0))
-        elif what != last:
+        elif machines != last:
             changed.append((number, value))
-        last = what
+        last = machines
     for points, name, mark in ((changed, "other machines", "ring"), (missing, "no plan", "cross")):
         if points:
             yield Trace(tuple(points), "accent", name, width=0.0, mark=mark)  # type: ignore[arg-type]
@@ -536,6 +557,48 @@ def _scale(low: float, high: float, has_gaps: bool, label: str) -> Iterator[Shap
     if has_gaps:
         yield Rect(x, 2, 12, 12, "soft")
         yield Text(x + 18, 12, "no plan")
+
+
+def tornado_figure(tornado: Tornado, most: int = MOST_BARS) -> Figure | None:
+    """Return what a change of each limit, price and estimate does to the plan; None where nothing has an effect.
+
+    `most` are the bars that are drawn; the table has all.
+    """
+    by_time = tornado.better == "sooner"
+    visible = [(name, bar) for name, bar in tornado.lines if is_visible(tornado, bar)]
+    if not visible:
+        return None
+    share, unit = f"{tornado.by * 100:.3g} %", "hours" if by_time else "dollars"
+    show = words.hours if by_time else _signed
+    rows, table = [], []
+    for name, bar in visible:
+        down, up = (effect_of(end, tornado.base, by_time) for end in (bar.down, bar.up))
+        texts = ["no plan" if change is None else show(change) for change in (down, up)]
+        label = words.sanitise(name)
+        rows.append(Swing(label, down, up, f"{label}: {texts[0]} at {bar.down.value}, {texts[1]} at {bar.up.value}"))
+        table.append((label, bar.base, f"{bar.down.value}: {texts[0]}", f"{bar.up.value}: {texts[1]}"))
+    idle = [words.sanitise(name) for name, bar in tornado.lines if not is_visible(tornado, bar)]
+    lead = f"Each limit, price and estimate alone, {share} down and up; the largest effect: {rows[0].label}"
+    names = (f"{share} less", f"{share} more")
+    title = f"change of the expected {'hours' if by_time else 'cost'}"
+    draw = functools.partial(
+        swings,
+        rows[:most],
+        Caption("What the plan depends on", lead, title),
+        names,
+        _hours_tick if by_time else _signed,
+    )
+    notes = (f"No effect: {'; '.join(idle)}.",) if idle else ()
+    head = ("what", "now", f"{unit} at {share} less", f"{unit} at {share} more")
+    return Figure("tornado", "What the plan depends on", f"{lead}.", draw, Table(head, tuple(table)), notes)
+
+
+def _signed(value: float) -> str:
+    return f"{'+' if value > 0 else ''}{words.usd(value)}"
+
+
+def _hours_tick(value: float) -> str:
+    return words.plain_number(value)
 
 
 def tornado_scene(answer: Tornado, width: float) -> Scene:

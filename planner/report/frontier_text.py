@@ -56,37 +56,41 @@ BEST_VALUE = "best value"
 """First words of the point from which on more time saves little, everywhere on screens (`knee` in JSON)."""
 
 
-def render_frontier(found: Frontier, every: bool = False) -> str:
+def render_frontier(frontier: Frontier, every: bool = False) -> str:
     """Return the text of a frontier without a final newline; `every` shows all breakpoints."""
-    if not found.points and not found.curves:
-        first, *rest = render_infeasible(found.plan())
-        return "\n".join([first, *cut_lines(found.cut), *rest])
-    lines = [format_summary(found), *words.lines_below_first(found.fixed), *cut_lines(found.cut), ""]
-    lines += _curves(found) if found.by else _table(found, every)
-    lines += [line for note in format_notes(found) for line in words.wrap_hanging(note, 3)]
-    return "\n".join(line.rstrip() for line in [*lines, *words.wrap_lines(format_optimality(found), words.width(), 2)])
+    if not frontier.points and not frontier.curves:
+        first, *rest = render_infeasible(frontier.plan())
+        return "\n".join([first, *cut_lines(frontier.cut), *rest])
+    lines = [format_summary(frontier), *words.lines_below_first(frontier.fixed), *cut_lines(frontier.cut), ""]
+    lines += _curves(frontier) if frontier.by else _table(frontier, every)
+    lines += [line for note in format_notes(frontier) for line in words.wrap_hanging(note, 3)]
+    return "\n".join(
+        line.rstrip() for line in [*lines, *words.wrap_lines(format_optimality(frontier), words.width(), 2)]
+    )
 
 
-def format_summary(found: Frontier) -> str:
+def format_summary(frontier: Frontier) -> str:
     """Return the range of the frontier in one line."""
-    if not found.points:
-        return words.first_fitting(found.scenario, "no candidate within the limits")
-    least, first = (f"{format_point(point)}{_mark_spot_only(point)}" for point in (found.points[-1], found.points[0]))
-    if len(found.points) == 1:
-        return words.first_fitting(found.scenario, f"{first}; the fastest plan is also the cheapest")
-    own, text = found.solved, f"{least} to {first}"
-    if own is not None and own.cost_usd - found.points[0].cost_usd >= LEAST_SHOWN_USD:
+    if not frontier.points:
+        return words.first_fitting(frontier.scenario, "no candidate within the limits")
+    least, first = (
+        f"{format_point(point)}{_mark_spot_only(point)}" for point in (frontier.points[-1], frontier.points[0])
+    )
+    if len(frontier.points) == 1:
+        return words.first_fitting(frontier.scenario, f"{first}; the fastest plan is also the cheapest")
+    own, text = frontier.solved, f"{least} to {first}"
+    if own is not None and own.cost_usd - frontier.points[0].cost_usd >= LEAST_SHOWN_USD:
         return words.first_fitting(
-            found.scenario, f"{text}; your plan {format_point(own)}", f"{text}; plan {words.usd(own.cost_usd)}"
+            frontier.scenario, f"{text}; your plan {format_point(own)}", f"{text}; plan {words.usd(own.cost_usd)}"
         )
-    return words.first_fitting(found.scenario, text)
+    return words.first_fitting(frontier.scenario, text)
 
 
-def best_value(found: Frontier) -> str:
+def best_value(frontier: Frontier) -> str:
     """Return hours and cost of the point of best value; empty if there is none."""
-    if found.knee is None:
+    if frontier.knee is None:
         return ""
-    point = found.points[found.knee]
+    point = frontier.points[frontier.knee]
     return f"{BEST_VALUE} {format_point(point)}{_mark_spot_only(point)}"
 
 
@@ -99,12 +103,12 @@ def format_point(point: PlannedPoint) -> str:
     return f"{words.usd(point.cost_usd)} by {format_late(point.hours)} h"
 
 
-def deadline_of(found: Frontier, index: int) -> float:
+def deadline_of(frontier: Frontier, index: int) -> float:
     """Return a deadline in hours that keeps a point: its end as it is shown where no other plan lies up to there."""
-    hours = found.points[index].hours
+    hours = frontier.points[index].hours
     shown = float(format_late(hours).replace(",", ""))
-    others = [point.hours for point in found.points[index + 1 :]]
-    others += [leg.hours_from for leg in found.segments if leg.saved_per_hour > 0 and leg.hours_to > hours]
+    others = [point.hours for point in frontier.points[index + 1 :]]
+    others += [leg.hours_from for leg in frontier.segments if leg.saved_per_hour > 0 and leg.hours_to > hours]
     return round_up(hours, 2) if any(other <= shown for other in others) else shown
 
 
@@ -125,8 +129,8 @@ def describe_hardware(point: PlannedPoint, room: int | None = None) -> list[str]
     """
     room = words.width() if room is None else room
     if len(point.planned) > 1:
-        each = (words.gpus(job.gpus, words.sanitise(job.gpu), job.runs_at_once) for job in point.planned)
-        equal = ((card, len(list(jobs))) for card, jobs in itertools.groupby(each))
+        cards = (words.gpus(job.gpus, words.sanitise(job.gpu), job.runs_at_once) for job in point.planned)
+        equal = ((card, len(list(jobs))) for card, jobs in itertools.groupby(cards))
         counted = [(f"{card} each", f"({count} jobs)") if count > 1 else (card,) for card, count in equal]
         *before, last = counted
         parts = [*((*card[:-1], f"{card[-1]},") for card in before), last]
@@ -134,16 +138,16 @@ def describe_hardware(point: PlannedPoint, room: int | None = None) -> list[str]
     return words.wrap_lines(describe_assignment(point.planned[0]), room, 3)
 
 
-def describe_change(found: Frontier, above: int | None, here: int) -> str:
+def describe_change(frontier: Frontier, above: int | None, here: int) -> str:
     """Return the differences from the row above (not always the previous breakpoint), and the slope up to this row."""
-    text, point = "", found.points[here]
+    text, point = "", frontier.points[here]
     if above is not None:
-        text = words.sanitise(describe_job_differences(found.points[above].planned, point.planned))
+        text = words.sanitise(describe_job_differences(frontier.points[above].planned, point.planned))
         # Without such a segment the cost falls in one step.
-        along = next((leg for leg in found.segments if leg.hours_to == point.hours and leg.saved_per_hour > 0), None)
+        along = next((leg for leg in frontier.segments if leg.hours_to == point.hours and leg.saved_per_hour > 0), None)
         if along is not None:
             follows_policy = any(job.spot for job in point.before or point.jobs)
-            falls = "" if follows_policy else _format_slope(along, found.points[above])
+            falls = "" if follows_policy else _format_slope(along, frontier.points[above])
             # The slope of the previous configuration ends where another configuration becomes cheaper.
             ends = point.before or not along.to_included
             text = ", ".join(part for part in ((falls, f"then {text}") if ends and text else (text, falls)) if part)
@@ -173,12 +177,12 @@ class _Row(NamedTuple):
         return f"{START_UP_MARK * point.mostly_start_up}{SPOT_ONLY_MARK * point.spot_only}"
 
 
-def _rows(found: Frontier, every: bool) -> list[_Row]:
+def _rows(frontier: Frontier, every: bool) -> list[_Row]:
     """Return the rows, earliest first; one of them is the plan of `solve` where the frontier has it."""
-    own = found.solved
-    shown = list(range(len(found.points))) if every else _without_repeats(found.points, own)
-    changes = [describe_change(found, above, here) for above, here in zip([None, *shown], shown, strict=False)]
-    rows = [_Row(found.points[here], change) for here, change in zip(shown, changes, strict=True)]
+    own = frontier.solved
+    shown = list(range(len(frontier.points))) if every else _without_repeats(frontier.points, own)
+    changes = [describe_change(frontier, above, here) for above, here in zip([None, *shown], shown, strict=False)]
+    rows = [_Row(frontier.points[here], change) for here, change in zip(shown, changes, strict=True)]
     if own is None:
         return rows
     same = next((place for place, row in enumerate(rows) if _reads(row.point) == _reads(own)), None)
@@ -191,15 +195,15 @@ def _rows(found: Frontier, every: bool) -> list[_Row]:
     return [*rows[:place], _Row(own, change, is_plan=True), *rows[place:]]
 
 
-def _table(found: Frontier, every: bool) -> list[str]:
-    table = _rows(found, every)
+def _table(frontier: Frontier, every: bool) -> list[str]:
+    table = _rows(frontier, every)
     points, changes = [row.point for row in table], [row.change for row in table]
-    columns = [_column("", [PLAN_MARK * row.is_plan for row in table])] if found.solved is not None else []
+    columns = [_column("", [PLAN_MARK * row.is_plan for row in table])] if frontier.solved is not None else []
     columns.append(_column("by h", [format_late(point.hours) for point in points], [row.mark for row in table]))
     columns.append(_column("likely h", [format_hours(point.expected_hours) for point in points]))
     columns.append(_column("cost $", [words.usd(point.cost_usd).replace("$", "") for point in points]))
-    if not found.exact:
-        columns.append(_column("bound $", _floors(found, points)))
+    if not frontier.exact:
+        columns.append(_column("bound $", _floors(frontier, points)))
     rows = [" ".join(cells) for cells in zip(*columns, strict=True)]
     left = len(rows[0]) + 2
     needed = min(
@@ -212,54 +216,56 @@ def _table(found: Frontier, every: bool) -> list[str]:
     for start, point, change in zip(rows[1:], points, changes, strict=True):
         wrapped = words.wrap_lines(change, words.width() - left - 1 - wide, ROW_LINES)
         lines += words.hang(f"{start}  ", words.columns(describe_hardware(point, wide), wrapped, wide + 1))
-    if hidden := len(found.points) - sum(isinstance(point, Point) for point in points):
+    if hidden := len(frontier.points) - sum(isinstance(point, Point) for point in points):
         lines.append(f"  {hidden} similar breakpoint{'s' if hidden > 1 else ''} not shown (--all shows them)")
-    lines += words.wrap_hanging(f"{PLAN_MARK} {about_plan(found)}", 3) if found.solved is not None else []
+    lines += words.wrap_hanging(f"{PLAN_MARK} {about_plan(frontier)}", 3) if frontier.solved is not None else []
     kinds = [f"{SLOPE} $/h: the cost falls linearly up to this row"] * any(SLOPE in text for text in changes)
     kinds += ["spot: the cost falls along a curve"] * any(job.spot for point in points for job in point.jobs)
     if kinds:
         lines += words.wrap_hanging(f"{'; '.join(kinds)}; elsewhere in one step", 3)
-    if not found.exact:
+    if not frontier.exact:
         lines.append("  bound: no plan that ends before the next row costs less")
     if any(isinstance(point, Point) and point.mostly_start_up for point in points):
         lines.append(f"  {START_UP_MARK} more than half of the hours are machine start")
     return [*lines, ""]
 
 
-def _floors(found: Frontier, points: Sequence[PlannedPoint]) -> list[str]:
+def _floors(frontier: Frontier, points: Sequence[PlannedPoint]) -> list[str]:
     """Return the bound of each row up to the next one: that of the last breakpoint before it, shown or not."""
     floors = []
     for point, after in zip(points, [*points[1:], None], strict=True):
         until = math.inf if after is None else after.hours
-        end = [one for one in found.points if one.hours < until or one is point][-1:] or found.points[:1]
+        end = [breakpoint for breakpoint in frontier.points if breakpoint.hours < until or breakpoint is point][
+            -1:
+        ] or frontier.points[:1]
         usd = end[0].cost_usd if end[0].floor_usd is None else end[0].floor_usd
         floors.append(words.usd(usd).replace("$", ""))
     return floors
 
 
-def about_plan(found: Frontier) -> str:
+def about_plan(frontier: Frontier) -> str:
     """Return that a mark is the plan of `solve`, why it is not on the frontier, and what that costs."""
-    text, own = "your plan, as planner solve gives it", found.solved
+    text, own = "your plan, as planner solve gives it", frontier.solved
     if own is None:
         return text
-    within = [point.cost_usd for point in found.points if point.hours <= own.hours * (1 + SAME_END)]
+    within = [point.cost_usd for point in frontier.points if point.hours <= own.hours * (1 + SAME_END)]
     more = own.cost_usd - min(within, default=own.cost_usd)
-    if MINIMISES_END in found.notes:
+    if MINIMISES_END in frontier.notes:
         text += ": the earliest end is chosen, not the least cost"
         if more >= LEAST_SHOWN_USD:
             text += f"; a plan that ends no later costs {words.usd(more)} less"
-    elif more >= LEAST_SHOWN_USD and not any(DOLLARS_PAID in note for note in found.notes):
+    elif more >= LEAST_SHOWN_USD and not any(DOLLARS_PAID in note for note in frontier.notes):
         text += f": {words.usd(more)} above the least cost by then, among near ties (solve.ties)"
-    elif more < LEAST_SHOWN_USD and own.cost_usd - found.points[-1].cost_usd >= LEAST_SHOWN_USD:
-        later = own.cost_usd - found.points[-1].cost_usd
+    elif more < LEAST_SHOWN_USD and own.cost_usd - frontier.points[-1].cost_usd >= LEAST_SHOWN_USD:
+        later = own.cost_usd - frontier.points[-1].cost_usd
         text += f": {words.usd(later)} more than the cheapest, which ends later"
     return text
 
 
-def _reads(one: PlannedPoint) -> tuple[object, ...]:
+def _reads(point: PlannedPoint) -> tuple[object, ...]:
     """Return what a row shows of a point but for its change."""
-    times = format_late(one.hours), format_hours(one.expected_hours)
-    return *times, words.usd(one.cost_usd), describe_hardware(one)
+    times = format_late(point.hours), format_hours(point.expected_hours)
+    return *times, words.usd(point.cost_usd), describe_hardware(point)
 
 
 def _without_repeats(points: Sequence[Point], own: PlannedPoint | None) -> list[int]:
@@ -271,13 +277,13 @@ def _without_repeats(points: Sequence[Point], own: PlannedPoint | None) -> list[
     chosen = select_points(points, MAX_BREAKPOINTS)
     if plans and not set(plans).intersection(chosen):
         chosen = sorted([*chosen, plans[-1]])
-    found: list[int] = []
+    kept: list[int] = []
     for here in chosen:
-        if found and _reads(points[found[-1]]) == _reads(points[here]):
-            last = found.pop()
+        if kept and _reads(points[kept[-1]]) == _reads(points[here]):
+            last = kept.pop()
             here = last if points[last].knee else here
-        found.append(here)
-    return found
+        kept.append(here)
+    return kept
 
 
 def _column(head: str, cells: list[str], marks: list[str] | None = None) -> list[str]:
@@ -287,19 +293,18 @@ def _column(head: str, cells: list[str], marks: list[str] | None = None) -> list
     return [f"{cell:>{width}}{mark:<{marked}}" for cell, mark in zip(cells, marks, strict=True)]
 
 
-def _curves(found: Frontier) -> list[str]:
+def _curves(frontier: Frontier) -> list[str]:
     """Return fastest, best and cheapest point of each curve; then excluded ones, then those without a point."""
-    lines = [
-        f"{found.by or '':<{CURVE_NAME}}{'fastest, by':<{CURVE_POINT}}{f'{BEST_VALUE}, by':<{CURVE_POINT}}cheapest, by"
-    ]
+    heads = f"{'fastest, by':<{CURVE_POINT}}{f'{BEST_VALUE}, by':<{CURVE_POINT}}cheapest, by"
+    lines = [f"{frontier.by or '':<{CURVE_NAME}}{heads}"]
     for allowed in (True, False):
-        curves = [curve for curve in found.curves if curve.points and curve.allowed is allowed]
+        curves = [curve for curve in frontier.curves if curve.points and curve.allowed is allowed]
         if curves and not allowed:
             lines.append("excluded by the scenario:")
         for curve in curves:
             label = words.shorten(words.sanitise(curve.label), CURVE_NAME - 2)
             lines.append(words.shorten(f"{label:<{CURVE_NAME}}{_ends(curve)}", words.width()))
-    without = ", ".join(words.sanitise(curve.label) for curve in found.curves if not curve.points)
+    without = ", ".join(words.sanitise(curve.label) for curve in frontier.curves if not curve.points)
     return [*lines, *(words.wrap_hanging(f"infeasible within the limits: {without}", 3) if without else []), ""]
 
 
@@ -312,17 +317,17 @@ def _short(point: Point) -> str:
     return f"{format_late(point.hours)} h {words.usd(point.cost_usd)}{SPOT_ONLY_MARK * point.spot_only}"
 
 
-def format_notes(found: Frontier) -> list[str]:
+def format_notes(frontier: Frontier) -> list[str]:
     """Return what the columns mean, what a limit hides, and the notes of the frontier."""
     hold = "at the confidence of each job"
-    if found.confidence is not None:
-        hold = f"with {words.probability_text(found.confidence)} confidence"
-    best = "cost is a best estimate" if found.by else "likely and cost are best estimates"
-    curves = (found.points, *(curve.points for curve in found.curves))
+    if frontier.confidence is not None:
+        hold = f"with {words.probability_text(frontier.confidence)} confidence"
+    best = "cost is a best estimate" if frontier.by else "likely and cost are best estimates"
+    curves = (frontier.points, *(curve.points for curve in frontier.curves))
     if any(point.spot_only for points in curves for point in points):
         hold += f", except those marked {SPOT_ONLY_MARK} (spot only, no fallback to on demand)"
-    value = [f"{best_value(found)}: {found.points[found.knee].knee}"] if found.knee is not None else []
-    return [f"by: holds {hold}; {best}", *value, *(format_hidden(limit) for limit in found.beyond), *found.notes]
+    value = [f"{best_value(frontier)}: {frontier.points[frontier.knee].knee}"] if frontier.knee is not None else []
+    return [f"by: holds {hold}; {best}", *value, *(format_hidden(limit) for limit in frontier.beyond), *frontier.notes]
 
 
 def format_hidden(hidden: HiddenByLimit) -> str:
@@ -334,16 +339,16 @@ def format_hidden(hidden: HiddenByLimit) -> str:
     return f"ends at the {limit}{of_job}; beyond it {cost} with --set {hidden.setting}"
 
 
-def format_optimality(found: Frontier) -> str:
+def format_optimality(frontier: Frontier) -> str:
     """Return whether the frontier is exact, or its gap to the bounds."""
-    if found.exact:
-        pieces = f"{len(found.segments):,} segment{'s' if len(found.segments) != 1 else ''}"
-        return f"proven: {pieces} of {found.candidates.made:,} candidates; no plan is cheaper or faster"
-    worst = max((point.gap for point in found.points), default=0.0)
+    if frontier.exact:
+        pieces = f"{len(frontier.segments):,} segment{'s' if len(frontier.segments) != 1 else ''}"
+        return f"proven: {pieces} of {frontier.candidates.made:,} candidates; no plan is cheaper or faster"
+    worst = max((point.gap for point in frontier.points), default=0.0)
     gap = "each optimal" if worst == 0 else f"at most {words.percent(worst)} can be saved at the same end"
     between = "no plan between them is cheaper"
-    if found.hidden_usd:
-        between = f"a plan between two saves at most {words.usd(found.hidden_usd)}"
-    text = f"{len(found.points)} points, {gap}, none dominated; {between}"
-    hidden = max((curve.hidden_usd for curve in found.curves if not curve.exact), default=0.0)
+    if frontier.hidden_usd:
+        between = f"a plan between two saves at most {words.usd(frontier.hidden_usd)}"
+    text = f"{len(frontier.points)} points, {gap}, none dominated; {between}"
+    hidden = max((curve.hidden_usd for curve in frontier.curves if not curve.exact), default=0.0)
     return text + (f", on a curve (fewer points) {words.usd(hidden)}" if hidden >= 0.01 else "")

@@ -71,17 +71,20 @@ def risks_of_jobs(plan: Plan) -> list[Risk]:
             if text:
                 of_kind.setdefault(text, []).append(job.name)
     guessed = [Risk("stock is a guess", note) for note in plan_sections.guesses_of_stock(plan)]
-    return [*(risk for kind, found in jobs_of.items() for risk in _joined(kind, found, len(plan.jobs))), *guessed]
+    return [
+        *(risk for kind, names_by_text in jobs_of.items() for risk in _joined(kind, names_by_text, len(plan.jobs))),
+        *guessed,
+    ]
 
 
-def _joined(kind: str, found: dict[str, list[str]], count: int) -> list[Risk]:
+def _joined(kind: str, names_by_text: dict[str, list[str]], count: int) -> list[Risk]:
     """Return the risks of one kind: a sentence that all jobs share once, else with the jobs, else how many have it."""
-    if all(len(names) == count for names in found.values()) or kind == "samples are cut":
-        return [Risk(kind, text) for text in found]  # what is cut names its job
-    if len(found) > 1:
-        whose = list(dict.fromkeys(name for names in found.values() for name in names))
+    if all(len(names) == count for names in names_by_text.values()) or kind == "samples are cut":
+        return [Risk(kind, text) for text in names_by_text]  # what is cut names its job
+    if len(names_by_text) > 1:
+        whose = list(dict.fromkeys(name for names in names_by_text.values() for name in names))
         return [Risk(kind, f"{_named(whose, count)}: {kind}")]
-    return [Risk(kind, f"{_named(names, count)}: {text}") for text, names in found.items()]
+    return [Risk(kind, f"{_named(names, count)}: {text}") for text, names in names_by_text.items()]
 
 
 def _named(names: list[str], count: int) -> str:
@@ -110,8 +113,8 @@ def _beyond_the_law(job: Assignment) -> list[tuple[str, str]]:
     if job.model is None:
         return []
     ends = ", and beyond them|, which the loss counts"  # of a note that says more than a line takes
-    short = {each: re.split(ends, note)[0] for note in job.notes for each in kinds if each in note}
-    return [(kind, short.get(each, "")) for each, kind in kinds.items()]
+    short = {word: re.split(ends, note)[0] for note in job.notes for word in kinds if word in note}
+    return [(kind, short.get(word, "")) for word, kind in kinds.items()]
 
 
 def _old_prices_text(plan: Plan) -> str:
@@ -176,11 +179,11 @@ def _safer(job: Assignment, label: str) -> Option | None:
     return next((option for option in job.safer if option.label == label), None)
 
 
-def risk_lines(found: list[Risk]) -> list[str]:
+def risk_lines(risks: list[Risk]) -> list[str]:
     """Return the first risks in at most two lines each, and one line that names the others."""
-    shown, others = found[:MOST_RISKS], found[MOST_RISKS:]
+    shown, others = risks[:MOST_RISKS], risks[MOST_RISKS:]
     if len(others) == 1:  # a line for its name is a line for itself
-        shown, others = found, []
+        shown, others = risks, []
     texts = [risk.text for risk in shown]
     if others:
         texts.append(f"also: {', '.join(risk.kind for risk in others)} (--details)")
@@ -217,12 +220,12 @@ def machine_forms(plan: Plan) -> list[str]:
         return [_place(plan.jobs[0]), plan_sections.format_place(plan.jobs[0], with_region=False)]
     kinds: dict[str, int] = {}
     needs = plan.most_of_each or plan.at_one_time
-    for one in needs:
-        kinds[one.gpu] = kinds.get(one.gpu, 0) + one.gpus
-    placed = [f"{one.gpus:,} x {one.gpu} at {one.provider}" for one in needs]
+    for need in needs:
+        kinds[need.gpu] = kinds.get(need.gpu, 0) + need.gpus
+    placed = [f"{need.gpus:,} x {need.gpu} at {need.provider}" for need in needs]
     bare = [f"{count:,} x {gpu}" for gpu, count in kinds.items()]
     short = [*bare[:1], f"{sum(kinds.values()) - next(iter(kinds.values())):,} other GPUs"] if bare[1:] else bare
-    return [_listed(each) for each in (placed, bare, short) if each and len(each) <= KINDS_IN_FIRST_LINE]
+    return [_listed(form) for form in (placed, bare, short) if form and len(form) <= KINDS_IN_FIRST_LINE]
 
 
 def _listed(parts: list[str]) -> str:
@@ -251,15 +254,15 @@ def rows_of(plan: Plan) -> list[JobRow]:
         times = timetable.moment_text(plan, job.start_at_hours), timetable.end_text(plan, job.finish_hours)
         return _place(job), *times, words.usd(job.cost_usd), plan_sections.method_words(job)
 
-    found: dict[tuple[str, ...], list[Assignment]] = {}
+    alike: dict[tuple[str, ...], list[Assignment]] = {}
     for job in sorted(plan.jobs, key=lambda job: job.start_at_hours):
-        found.setdefault(reads(job), []).append(job)
+        alike.setdefault(reads(job), []).append(job)
     return [
         JobRow(
             [job.name for job in jobs], read[0], jobs[0].start_at_hours, read[2], sum(job.cost_usd for job in jobs),
             read[4], jobs[0].is_reserved,
         )
-        for read, jobs in found.items()
+        for read, jobs in alike.items()
     ]  # fmt: skip
 
 
@@ -271,16 +274,24 @@ def job_lines(plan: Plan, more: Sequence[JobRow] = ()) -> list[str]:
     starts = any(row.start_hours for row in rows)
     cells = [("job", "machine", *(["start"] if starts else []), "by", "cost", "how")]
     for row in shown:
-        each = " each" if row.names[1:] else ""
+        suffix = " each" if row.names[1:] else ""
         start = [timetable.moment_text(plan, row.start_hours)] if starts else []
-        cells.append((_names(row.names), row.machine + each, *start, row.late, _paid(row), row.how))
+        cells.append((_names(row.names), row.machine + suffix, *start, row.late, _paid(row), row.how))
     if rest:
         count = sum(len(row.names) for row in rest)
         usd = words.usd(sum(row.cost_usd for row in rest))
         cells.append((f"{count:,} more jobs", "(--details)", *([""] if starts else []), "", usd, ""))
-    for one in plan.reservations:  # with them the column of dollars adds up to the plan
-        times = [timetable.moment_text(plan, hours) for hours in (one.start_hours, one.end_hours)]
-        cells.append(("reserved", f"{one.count} x {one.offer}", *times[not starts :], words.usd(one.usd), ""))
+    for reservation in plan.reservations:  # with them the column of dollars adds up to the plan
+        times = [timetable.moment_text(plan, hours) for hours in (reservation.start_hours, reservation.end_hours)]
+        cells.append(
+            (
+                "reserved",
+                f"{reservation.count} x {reservation.offer}",
+                *times[not starts :],
+                words.usd(reservation.usd),
+                "",
+            )
+        )
     figures = range(2, len(cells[0]) - 1)
     return words.table(cells, right=tuple(figures), cut=1)
 
@@ -327,7 +338,7 @@ def _sections_of_jobs(plan: Plan) -> list[str]:
 
 def _bill_text(plan: Plan, cost: Spread) -> str:
     """Return the bill of all jobs; where the cents of the rows above do not add up to it, it says why."""
-    shown = [row.cost_usd for row in rows_of(plan)] + [one.usd for one in plan.reservations]
+    shown = [row.cost_usd for row in rows_of(plan)] + [reservation.usd for reservation in plan.reservations]
     rounded = "; the rows above are rounded" if plan_sections.rounding(shown, cost.expected) else ""
     return f"{plan_sections.bill_text(plan.jobs, cost, plan.reservations)}{rounded}"
 
@@ -362,15 +373,15 @@ def _need_text(plan: Plan) -> str:
     most = _needs_text(plan.most_of_each)
     if most:
         return f"at most {most}; at one time {_needs_text(plan.at_one_time)}"
-    together = [f"{one.gpus:,} x {one.gpu} at {one.provider}" for one in plan.at_one_time]
+    together = [f"{need.gpus:,} x {need.gpu} at {need.provider}" for need in plan.at_one_time]
     if len(together) < 2 or _listed(together) in first_line_of_jobs(plan):
         return ""
     return f"at one time {_needs_text(plan.at_one_time)}"
 
 
 def _needs_text(needs: Sequence[NeededAtOnce]) -> str:
-    rest = sum(one.gpus for one in needs[2 * KINDS_IN_FIRST_LINE :])
-    kinds = [f"{one.gpus:,} x {one.gpu} at {one.provider}" for one in needs[: 2 * KINDS_IN_FIRST_LINE]]
+    rest = sum(need.gpus for need in needs[2 * KINDS_IN_FIRST_LINE :])
+    kinds = [f"{need.gpus:,} x {need.gpu} at {need.provider}" for need in needs[: 2 * KINDS_IN_FIRST_LINE]]
     return ", ".join([*kinds, *([f"{rest:,} others"] if rest else [])])
 
 
@@ -446,9 +457,9 @@ def render_details(plan: Plan) -> str:
     """Return all that there is to say of a plan, what its machines risk below its first lines."""
     lines = plan_text.render(plan).split("\n")
     if shown_by(plan) is None and plan.jobs and plan.status not in ("infeasible", "no_plan"):
-        found = risks_of(plan, plan.jobs[0]) if len(plan.jobs) == 1 else risks_of_jobs(plan)
+        risks = risks_of(plan, plan.jobs[0]) if len(plan.jobs) == 1 else risks_of_jobs(plan)
         end = lines.index("") if "" in lines else len(lines)
-        lines[end:end] = risk_lines([risk for risk in found if risk.kind in OF_THE_MACHINES])
+        lines[end:end] = risk_lines([risk for risk in risks if risk.kind in OF_THE_MACHINES])
     return "\n".join(lines)
 
 
@@ -561,8 +572,8 @@ def rent_per_hour(job: Assignment) -> float | None:
     hours = sum(item.quantity or 0.0 for item in items)
     if hours <= 0:
         return None
-    each = sum((item.quantity or 0.0) * (item.rate_usd or 0.0) for item in items) / hours
-    return each * job.instances * job.runs_at_once
+    usd = sum((item.quantity or 0.0) * (item.rate_usd or 0.0) for item in items) / hours
+    return usd * job.instances * job.runs_at_once
 
 
 def _way_lines(ways: list[Way]) -> list[str]:

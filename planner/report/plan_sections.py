@@ -53,10 +53,10 @@ def generation_of(job: Run) -> BulkGeneration | None:
 def cut_text(cut: CutSamples) -> str:
     """Return how much of the samples the sequences of a job do not hold, and what holds it."""
     whose = f" of {words.sanitise(cut.job)}" if cut.job else ""
-    what = f"samples{whose} are cut to {cut.sequence_length:,} tokens"
+    cuts = f"samples{whose} are cut to {cut.sequence_length:,} tokens"
     lost = f"{words.percent(cut.share)} of their tokens are not trained on"
     asks = f"--set {shlex.quote(cut.setting)}" if not cut.setting.startswith("--") else cut.setting
-    return f"{what}: {lost}; " + (f"{asks} holds them" if cut.holds else "the model reads no more")
+    return f"{cuts}: {lost}; " + (f"{asks} holds them" if cut.holds else "the model reads no more")
 
 
 def cut_lines(cuts: Sequence[CutSamples]) -> list[str]:
@@ -191,7 +191,7 @@ def batch(job: Run) -> str:
         return ""
     ranks = job.gpus // (how.tensor_parallel * how.pipeline_parallel * how.context_parallel)
     several = device_noun(job.gpu, ranks)
-    each = "" if ranks == 1 else f" x {ranks:,} {several if ranks == job.gpus else f'groups of {several}'}"
+    groups = "" if ranks == 1 else f" x {ranks:,} {several if ranks == job.gpus else f'groups of {several}'}"
     steps = "step" if how.accumulation_steps == 1 else "steps"
     plural = "" if job.global_batch == 1 else "s"
     size = f"{job.unit.removesuffix('s')}{plural}"
@@ -199,7 +199,7 @@ def batch(job: Run) -> str:
         pairs = read_techniques().values.tuning[how.tuning].answers > 1
         size = f"{'pair' if pairs else 'sequence'}{plural}{' of sequences' if pairs else ''}"
         size += f" of {job.sequence_length:,} tokens"
-    made = f"{how.micro_batch} x {how.accumulation_steps} {steps}{each}"
+    made = f"{how.micro_batch} x {how.accumulation_steps} {steps}{groups}"
     return f"micro-batch {made} = {job.global_batch:,} {size}"
 
 
@@ -209,11 +209,11 @@ def machines(job: Run) -> str:
         return ""
     how = job.techniques
     count = "1 machine" if job.instances == 1 else f"{job.instances} machines"
-    each, link = job.gpus_per_instance, "" if job.gpus_per_instance == 1 else f" ({job.interconnect})"
-    parts = [f"{count} of {each} {device_noun(job.gpu, each)}{link}"]
+    per_machine, link = job.gpus_per_instance, "" if job.gpus_per_instance == 1 else f" ({job.interconnect})"
+    parts = [f"{count} of {per_machine} {device_noun(job.gpu, per_machine)}{link}"]
     parts += [how.sharding] if how.sharding != "none" else []
-    parallel = tuple((what, getattr(how, f"{what}_parallel")) for what in ("tensor", "pipeline", "context", "expert"))
-    parts += [f"{what} parallel {gpus}" for what, gpus in parallel if gpus > 1]
+    parallel = tuple((name, getattr(how, f"{name}_parallel")) for name in ("tensor", "pipeline", "context", "expert"))
+    parts += [f"{name} parallel {gpus}" for name, gpus in parallel if gpus > 1]
     return ", ".join(parts)
 
 
@@ -435,12 +435,12 @@ def outlay_text(plan: Plan) -> str:
     return f"paid at once: ${plan.outlay_usd:,.0f} (limits.outlay_usd){back}{there}; {charged}{counts}{fewer}"
 
 
-def price_back(one: Purchase) -> str:
+def price_back(bought: Purchase) -> str:
     """Return when the rent that is saved is the whole price of machines."""
-    life, hours = one.life_months, one.price_back_hours
+    life, hours = bought.life_months, bought.price_back_hours
     if hours is None:
         return "never back: it saves no rent"
-    months = hours / one.hours_per_month
+    months = hours / bought.hours_per_month
     if life is not None and months > life:
         return f"not back in the {life:,.0f} months that it lives"
     return f"back after {words.significant(months)} months of use"
@@ -488,8 +488,8 @@ def at_one_time(plan: Plan) -> list[str]:
     guessed = guesses_of_stock(plan)
     if len(plan.jobs) <= MOST_JOBS_IN_BLOCKS and not guessed:
         return []
-    kinds = [f"{one.gpus:,} {one.gpu} at {one.provider}" for one in plan.at_one_time]
-    rest = sum(one.gpus for one in plan.at_one_time[MOST_NEEDS_NAMED:])
+    kinds = [f"{need.gpus:,} {need.gpu} at {need.provider}" for need in plan.at_one_time]
+    rest = sum(need.gpus for need in plan.at_one_time[MOST_NEEDS_NAMED:])
     named = ", ".join([*kinds[:MOST_NEEDS_NAMED], *([f"{rest:,} others"] if rest else [])])
     lines = words.second_lines(f"at one time: {named}" if named else None)
     return [*lines, *(line for note in guessed for line in words.second_lines(note))]
@@ -639,7 +639,7 @@ def bill_text(jobs: Sequence[Assignment | RlRun], cost: Spread, reservations: Se
 
     Items as shown add up to the total as shown. One item alone has no amount of its own.
     """
-    usd_of: dict[str, float] = {"reserved": sum(one.usd for one in reservations)}
+    usd_of: dict[str, float] = {"reserved": sum(reservation.usd for reservation in reservations)}
     for job in jobs:
         for item in (item for item in job.bill if NOT_INCLUDED not in item.basis):
             name = item_name(item.item, job.gpu).replace(", ", " and ")
@@ -713,9 +713,9 @@ def bill_line(item: BillItem, gpu: str = "") -> str:
         how = product(item.quantity, item.unit, item.rate_usd, item.usd)
     elif item.quantity is not None and item.unit:
         how = quantity(item.quantity, item.unit)
-    what, at, place = item_name(item.item, gpu).partition(" at ")  # a stage on a separate machine
+    stage, at, place = item_name(item.item, gpu).partition(" at ")  # a stage on a separate machine
     how = f"{how}, {item.basis}".removeprefix(", ") if item.basis else how
-    return _amount(what, f"{how}{at}{place}", item.usd)
+    return _amount(stage, f"{how}{at}{place}", item.usd)
 
 
 def item_name(item: str, gpu: str = "") -> str:
@@ -750,12 +750,12 @@ def _amount(item: str, how: str, amount: float) -> str:
 
     In less than 80 columns a short item leaves its room to the basis.
     """
-    what, item_columns, basis, money = words.shorten(words.sanitise(item), 20), 21, 35, 12
+    name, item_columns, basis, money = words.shorten(words.sanitise(item), 20), 21, 35, 12
     if words.width() < words.WIDTH:
-        item_columns, money = max(len(what), 14) + 1, 9
+        item_columns, money = max(len(name), 14) + 1, 9
         basis = line_room() - item_columns - money
     how = words.shorten(words.sanitise(how), basis - 1)
-    return f"{what:<{item_columns}}{how:<{basis}}{words.usd(amount).replace('$', ''):>{money}}"
+    return f"{name:<{item_columns}}{how:<{basis}}{words.usd(amount).replace('$', ''):>{money}}"
 
 
 # Notes below a plan: each in full or counted.
@@ -852,8 +852,8 @@ def render(answer: TechniqueAnswer) -> str:
     lines = [f"{answer.technique}: {verdict}", ""]
     lines += words.section("Why", words.wrap_lines(answer.why, line_room(), 3))
     lines += words.section("Where", [answer.where] if answer.where else [])
-    found = [f"{fact.finding} ({fact.setting}; {fact.source})" for fact in answer.found]
-    lines += words.section("Found", words.wrap_all(found, line_room(), MOST_LINES_EACH))
+    findings = [f"{fact.finding} ({fact.setting}; {fact.source})" for fact in answer.found]
+    lines += words.section("Found", words.wrap_all(findings, line_room(), MOST_LINES_EACH))
     several = len(answer.data_paths) > 1
     here = [
         f"{name}: {text}" if several else text

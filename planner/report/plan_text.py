@@ -88,11 +88,11 @@ def format_alternatives(job: Assignment) -> list[str]:
     """Return the two best alternatives in two lines each, after the objective if it is more than dollars."""
     lines = [words.shorten(f"compared by {job.compared_by}:", line_room())] if job.compared_by and job.next_best else []
     for option in job.next_best[:2]:
-        what = f"{words.gpus(option.gpus, option.gpu, option.runs_at_once)} at {option.provider}"
+        machines = f"{words.gpus(option.gpus, option.gpu, option.runs_at_once)} at {option.provider}"
         cost = f" {words.usd(option.cost_usd)}" if option.cost_usd is not None else ""
         took = f", {words.likely(option.hours)}" if option.hours is not None else ""
         note = f": {option.note}" if option.note else ""
-        lines += words.wrap_lines(f"{what}{cost}{took}{note}", line_room(), 2)
+        lines += words.wrap_lines(f"{machines}{cost}{took}{note}", line_room(), 2)
     return lines
 
 
@@ -100,9 +100,9 @@ def memory_risk(plan: Plan, job: Assignment) -> list[str]:
     """Return what to do if it is out of memory after all, and a cheaper plan that only that risk excludes."""
     lines = if_out_of_memory(plan, job)
     for option in job.cheaper_at_risk:
-        what = f"{words.gpus(option.gpus, option.gpu, option.runs_at_once)} with {option.label}"
+        machines = f"{words.gpus(option.gpus, option.gpu, option.runs_at_once)} with {option.label}"
         usd = words.usd(option.cost_usd) if option.cost_usd is not None else ""
-        lines += words.wrap_lines(f"cheaper at risk: {what}, {usd}, {option.note}", line_room(), 3)
+        lines += words.wrap_lines(f"cheaper at risk: {machines}, {usd}, {option.note}", line_room(), 3)
     return lines
 
 
@@ -133,12 +133,12 @@ def crossed_limits(plan: Plan, job: Assignment, fallback: Fallback) -> str:
         ("the budget", plan.budget_usd, cost, plan.cost_at_confidence, fallback.usd),
     )
     misses, may_miss = [], []
-    for what, limit, expected, at_confidence, more in limits:
+    for name, limit, expected, at_confidence, more in limits:
         if limit is not None and expected + more > limit:
-            misses.append(what)
+            misses.append(name)
         # A spot policy leaves spot earlier for a slower run, so that its late figure is no sum.
         elif limit is not None and job.spot is None and (at_confidence or 0.0) + more * late > limit:
-            may_miss.append(what)
+            may_miss.append(name)
     said = [f"misses {' and '.join(misses)}"] if misses else []
     said += [f"may miss {' and '.join(may_miss)}"] if may_miss else []
     return " and ".join(said)
@@ -177,43 +177,43 @@ def purchase_price(plan: Plan, job: Assignment) -> float | None:
 
 def purchase(job: Assignment) -> list[str]:
     """Return what buying the machines of the plan costs or would cost, and from how many hours of such use it pays."""
-    one = job.purchase
-    if one is None:
+    bought = job.purchase
+    if bought is None:
         return _pays_first(job)
-    if one.is_bought:
-        back = f"its price is {price_back(one)}{_back_at_half(one)}"
-        text = "" if one.rent_usd_per_hour is None else f"{_pays(one)}; {back}"
+    if bought.is_bought:
+        back = f"its price is {price_back(bought)}{_back_at_half(bought)}"
+        text = "" if bought.rent_usd_per_hour is None else f"{_pays(bought)}; {back}"
         pays = words.wrap_lines(text, line_room(), 4) if text else []
-        return [*_hour_of_bought(one), *pays, *_left_out(one), *_pays_first(job)]
-    low_usd, high_usd = f"{one.low_usd:,.0f}", f"{one.high_usd:,.0f}"
-    dated = f"{low_usd} to {high_usd}; {one.date}" if low_usd != high_usd else one.date
-    what = f"{words.gpus(job.gpus, job.gpu, job.runs_at_once)} for ${one.usd:,.0f} ({dated})"
-    if one.price_back_hours is None:
+        return [*_hour_of_bought(bought), *pays, *_left_out(bought), *_pays_first(job)]
+    low_usd, high_usd = f"{bought.low_usd:,.0f}", f"{bought.high_usd:,.0f}"
+    dated = f"{low_usd} to {high_usd}; {bought.date}" if low_usd != high_usd else bought.date
+    price = f"{words.gpus(job.gpus, job.gpu, job.runs_at_once)} for ${bought.usd:,.0f} ({dated})"
+    if bought.price_back_hours is None:
         return words.wrap_lines(
-            f"{what} is never cheaper than renting: its power and place cost as much", line_room(), 2
+            f"{price} is never cheaper than renting: its power and place cost as much", line_room(), 2
         ) + _pays_first(job)
-    use = f"this job has {words.hours(one.hours)}"
+    use = f"this job has {words.hours(bought.hours)}"
     return [
-        *words.wrap_lines(f"{what}: {_pays(one)}; its price is {price_back(one)}; {use}", line_room(), 5),
-        *_left_out(one),
+        *words.wrap_lines(f"{price}: {_pays(bought)}; its price is {price_back(bought)}; {use}", line_room(), 5),
+        *_left_out(bought),
         *_pays_first(job),
     ]
 
 
-def _back_at_half(one: Purchase) -> str:
+def _back_at_half(bought: Purchase) -> str:
     """Return when the price of bought machines is back where they are used half as much; nothing where it never is."""
-    if one.price_back_hours is None:
+    if bought.price_back_hours is None:
         return ""
-    months = 2.0 * one.price_back_hours / one.hours_per_month
-    if one.life_months is not None and months > one.life_months:
-        return f", at half the use not in the {one.life_months:,.0f} months that it lives"
+    months = 2.0 * bought.price_back_hours / bought.hours_per_month
+    if bought.life_months is not None and months > bought.life_months:
+        return f", at half the use not in the {bought.life_months:,.0f} months that it lives"
     return f", at half the use after {words.significant(months)}"
 
 
 def _pays_first(job: Assignment) -> list[str]:
     """Return which machine for sale pays first for such work, where the lines on the plan's own do not say it."""
-    first, one = job.pays_first, job.purchase
-    if first is None or (one is not None and _pay_alike(one, first)):
+    first, bought = job.pays_first, job.purchase
+    if first is None or (bought is not None and _pay_alike(bought, first)):
         return []
     rent = f"{words.gpus(first.rent.gpus, first.rent.gpu, first.rent.runs_at_once)} at "
     rent += words.sanitise(first.rent.provider)
@@ -225,42 +225,42 @@ def _pays_first(job: Assignment) -> list[str]:
     return words.wrap_lines(text, line_room(), 3)
 
 
-def _pay_alike(one: Purchase, first: FirstPurchase) -> bool:
+def _pay_alike(bought: Purchase, first: FirstPurchase) -> bool:
     """Return whether both are the same machines and pay from the same hours on, against whatever rent."""
-    hours = [each.pays_from_hours for each in (one, first) if each.pays_from_hours is not None]
+    hours = [purchase.pays_from_hours for purchase in (bought, first) if purchase.pays_from_hours is not None]
     same = math.isclose(*hours, rel_tol=0.01) if len(hours) == 2 else not hours
-    return same and (one.offer, one.machines) == (first.offer, first.machines)
+    return same and (bought.offer, bought.machines) == (first.offer, first.machines)
 
 
-def _hour_of_bought(one: Purchase) -> list[str]:
+def _hour_of_bought(bought: Purchase) -> list[str]:
     """Return what an hour of bought machines costs, at half the use and where equal ones are rented."""
-    costs = one.usd_per_hour, one.half_use_usd_per_hour, one.rent_usd_per_hour
+    costs = bought.usd_per_hour, bought.half_use_usd_per_hour, bought.rent_usd_per_hour
     hour, half, rent = (None if usd is None else words.rate(usd) for usd in costs)
-    text = f"an hour costs {hour}, at half the use ({one.hours_per_month / 2:,.0f} h a month) {half}"
+    text = f"an hour costs {hour}, at half the use ({bought.hours_per_month / 2:,.0f} h a month) {half}"
     rented = "equal machines are not for rent" if rent is None else f"renting costs {rent}"
     return words.wrap_lines(f"{text}; {rented}", line_room(), 2)
 
 
-def _pays(one: Purchase) -> str:
+def _pays(bought: Purchase) -> str:
     """Return from how many hours of use, and months, buying is cheaper than renting, with the range of the months."""
     low, likely, high = (
-        None if hours is None else words.significant(hours / one.hours_per_month)
-        for hours in (one.pays_from_hours_low, one.pays_from_hours, one.pays_from_hours_high)
+        None if hours is None else words.significant(hours / bought.hours_per_month)
+        for hours in (bought.pays_from_hours_low, bought.pays_from_hours, bought.pays_from_hours_high)
     )
-    life = f" in the {one.life_months:,.0f} months that it lives" if one.life_months is not None else ""
-    if likely is None or one.pays_from_hours is None:
+    life = f" in the {bought.life_months:,.0f} months that it lives" if bought.life_months is not None else ""
+    if likely is None or bought.pays_from_hours is None:
         return f"never cheaper than renting{life}" + (f"; at best from {low} months of such use" if low else "")
     ranged = "" if low == high else f" ({low} to {high or 'never'})"
-    if one.pays_from_hours == 0:
+    if bought.pays_from_hours == 0:
         return "cheaper than renting from the first hour on, if sold then"
-    hours = words.significant(one.pays_from_hours)
+    hours = words.significant(bought.pays_from_hours)
     return f"cheaper than renting from {hours} h of such use, {likely} months{ranged}, if sold then"
 
 
-def _left_out(one: Purchase) -> list[str]:
+def _left_out(bought: Purchase) -> list[str]:
     """Return what the price leaves out, and what the capital of a machine that is bought costs."""
-    capital = f"capital at {100 * one.interest:g} % a year (horizon.interest)" if one.is_bought else ""
-    without = f"not in the price: {one.without}" if one.without else ""
+    capital = f"capital at {100 * bought.interest:g} % a year (horizon.interest)" if bought.is_bought else ""
+    without = f"not in the price: {bought.without}" if bought.without else ""
     text = "; ".join(filter(None, (without, capital)))
     return words.wrap_lines(text, line_room(), 2) if text else []
 
@@ -269,10 +269,12 @@ def service_prices(job: Assignment) -> list[str]:
     """Return what services by the token take, and from how much work own machines cost less."""
     if job.inference:
         return generation.api_lines(job.inference)
-    if (one := job.hosted) is None:
+    if (hosted := job.hosted) is None:
         return []
-    pays = words.pays_from(one.pays_from_tokens, "tokens", one.pays_on)
-    return words.wrap_lines("; ".join([f"{words.sanitise(one.provider)}: {words.usd(one.usd)}", *pays]), line_room(), 2)
+    pays = words.pays_from(hosted.pays_from_tokens, "tokens", hosted.pays_on)
+    return words.wrap_lines(
+        "; ".join([f"{words.sanitise(hosted.provider)}: {words.usd(hosted.usd)}", *pays]), line_room(), 2
+    )
 
 
 def faster(plan: Plan) -> list[str]:
@@ -344,8 +346,8 @@ def scope(plan: Plan) -> list[str]:
         among = f"sum of losses {proof} of {compared:,} models compared; {among} for the chosen ones"
     elif model is not None and model.compared > 1:
         goal = "least loss" if model.more_money is not None else "the best"
-        what = "models and batches" if model.batch and model.loss else "batches" if model.batch else "models"
-        among = f"{goal} of {model.compared:,} {what} compared; {among} for the chosen one"
+        choices = "models and batches" if model.batch and model.loss else "batches" if model.batch else "models"
+        among = f"{goal} of {model.compared:,} {choices} compared; {among} for the chosen one"
     left = f"; {counts.outdated_offers:,} prices too old" if counts.outdated_offers else ""
     return words.wrap_lines(among + left, line_room(), 2) + near_tie(plan)
 
@@ -392,8 +394,8 @@ def near_tie(plan: Plan) -> list[str]:
         return words.wrap_lines(text, line_room(), 2)
     has_loss = any(job.model is not None and job.model.loss is not None for job in plan.jobs)
     of = " of this run" if has_loss else ""
-    what = LEAST_COST_IS[plan.tie_decided_by or "hours"]
-    return words.wrap_lines(f"least cost{of} {words.usd(least)}, {what}: --set solve.ties=0", line_room(), 2)
+    in_return = LEAST_COST_IS[plan.tie_decided_by or "hours"]
+    return words.wrap_lines(f"least cost{of} {words.usd(least)}, {in_return}: --set solve.ties=0", line_room(), 2)
 
 
 LINES = 30
@@ -618,8 +620,8 @@ def summary_line(name: str, *texts: str, width: int | None = None) -> str:
     name = words.shorten(name, max(12, width - len(shortest) - 2))
     over = len(name) + 2 + len(shortest) - width
     if over > 0:
-        what, comma, rest = shortest.partition(", ")
-        shortest = words.shorten(what, max(3, len(what) - over)) + comma + rest
+        machines, comma, rest = shortest.partition(", ")
+        shortest = words.shorten(machines, max(3, len(machines) - over)) + comma + rest
     return f"{name}: {shortest}"
 
 

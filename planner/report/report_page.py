@@ -15,11 +15,21 @@ from planner import generation
 from planner.drawing.scene import PALETTE, to_svg
 from planner.errors import Fault, ScenarioError
 from planner.report import plan_sections, plan_text, words
-from planner.report.analysis_figures import alternative_figures, price_figures, simulation_figures, tornado_figure
 from planner.report.explanation_text import binding_line, format_near_miss, format_relaxation, past_line, step_lines
-from planner.report.frontier_figure import frontier_data, frontier_figure
+from planner.report.frontier_figure import frontier_data, frontier_figure, tornado_figure
 from planner.report.plan_answer import render_answer, risks_of, risks_of_jobs
-from planner.report.plan_figures import NARROW, WIDE, Figure, Table, bill_figure, memory_figure, timetable_figure
+from planner.report.plan_figures import (
+    NARROW,
+    WIDE,
+    Figure,
+    Table,
+    alternative_figures,
+    bill_figure,
+    memory_figure,
+    price_figures,
+    simulation_figures,
+    timetable_figure,
+)
 from planner.report.words import sanitise
 from planner.results.explanation import Explanation
 from planner.results.plan import Assignment, Plan
@@ -63,13 +73,13 @@ def tiles(plan: Plan) -> list[tuple[str, str, str]]:
     if plan.cost is None or plan.hours is None:
         return []
     cost, hours = plan.cost, plan.hours
-    found = [
+    shown = [
         ("expected cost", words.usd(cost.expected), f"{words.usd_between(cost.low, cost.high)} with 80 % probability"),
         ("likely finish", words.hours(hours.expected), f"{words.between(hours.low, hours.high)} with 80 % probability"),
         ("ends by", words.hours_by(hours.at_confidence), "at the confidence asked for"),
     ]
     if plan.outlay_usd:
-        found.insert(1, ("paid at once", f"${plan.outlay_usd:,.0f}", "purchases, upfront payments and blocks"))
+        shown.insert(1, ("paid at once", f"${plan.outlay_usd:,.0f}", "purchases, upfront payments and blocks"))
     chances = [job for job in plan.jobs if job.deadline_probability is not None and job.deadline_hours is not None]
     if chances:
         worst = min(chances, key=lambda job: job.deadline_probability or 0.0)
@@ -77,15 +87,15 @@ def tiles(plan: Plan) -> list[tuple[str, str, str]]:
         whose = f"{words.given_hours(worst.deadline_hours or 0.0)} h" + (
             f", {words.sanitise(worst.name)}" if len(plan.jobs) > 1 else ""
         )
-        found.append(("meets the deadline", chance, whose))
+        shown.append(("meets the deadline", chance, whose))
     if plan.budget_usd is not None and plan.budget_probability is not None:
-        found.append(("keeps the budget", words.chance_text(plan.budget_probability), words.usd(plan.budget_usd)))
+        shown.append(("keeps the budget", words.chance_text(plan.budget_probability), words.usd(plan.budget_usd)))
     fits = [job.vram_gib.fit_probability for job in plan.jobs if job.gpus]
     if fits:
-        found.append(
+        shown.append(
             ("fits in memory", words.probability_text(min(fits)), "least of all jobs" if len(fits) > 1 else "")
         )
-    return found
+    return shown
 
 
 def facts(plan: Plan) -> list[tuple[str, list[Fact]]]:
@@ -103,7 +113,7 @@ def job_facts(plan: Plan) -> list[tuple[str, list[Fact]]]:
 
 def _sections(plan: Plan, job: Assignment) -> Iterator[Fact]:
     single = len(plan.jobs) == 1
-    found: Sequence[tuple[str, Sequence[str]]] = (
+    sections: Sequence[tuple[str, Sequence[str]]] = (
         ("Machines", [plan_sections.format_place(job) + ", " + plan_sections.format_market(job.spot_share, job.tier)]),
         ("Serve" if job.inference else "Train", plan_sections.train(job)),
         ("Speed", plan_sections.speed(job)),
@@ -121,39 +131,39 @@ def _sections(plan: Plan, job: Assignment) -> Iterator[Fact]:
         ("Next best", plan_text.format_alternatives(job)),
         ("Binding limits", ["; ".join(job.binding) or "none binds"]),
     )
-    for label, lines in found:
+    for label, lines in sections:
         if text := "; ".join(line.strip() for line in lines if line.strip()):
             yield label, words.sanitise(text)
 
 
-def reasons_of(found: Overview) -> list[Fact]:
+def reasons_of(analyses: Overview) -> list[Fact]:
     """Return why the plan of a report is as it is; nothing where there is none."""
-    if (subject := shown_by(found.plan)) is not None:
-        return subject.reasons(found)
-    return reasons(found.plan, found.explanation) if found.plan.jobs else []
+    if (subject := shown_by(analyses.plan)) is not None:
+        return subject.reasons(analyses)
+    return reasons(analyses.plan, analyses.explanation) if analyses.plan.jobs else []
 
 
 def reasons(plan: Plan, explanation: Explanation | None) -> list[Fact]:
     """Return which limits bind, what it is worth to relax them, and how far the plan is proven."""
     with words.unwrapped():
-        found = [("Proof", "; ".join(plan_text.scope(plan)))]
+        rows = [("Proof", "; ".join(plan_text.scope(plan)))]
         if plan.baseline is not None:
-            found.append(
+            rows.append(
                 (
                     "Simple rule",
                     f"{plan.baseline.name}: {words.usd(plan.baseline.cost_usd)}, {words.hours(plan.baseline.hours)}",
                 )
             )
         if explanation is None or explanation.status == "infeasible":
-            return [(label, words.sanitise(text)) for label, text in found if text]
+            return [(label, words.sanitise(text)) for label, text in rows if text]
         binds = [binding_line(limit, explanation) for limit in explanation.binding]
-        found += [("Binds", text) for text in binds or ["none: relaxing a single limit does not lower the cost"]]
+        rows += [("Binds", text) for text in binds or ["none: relaxing a single limit does not lower the cost"]]
         paying = [step for step in explanation.next_steps if step.change_to is not None]
         for step in paying:
             text = "; ".join(line.strip() for line in step_lines(step, explanation))
-            found.append(("Relaxing", f"{text} (--set {step.setting})" if step.setting else text))
-        found += [("Earlier prices", past_line(past_cost, explanation)) for past_cost in explanation.past_costs]
-    return [(label, words.sanitise(text)) for label, text in found if text]
+            rows.append(("Relaxing", f"{text} (--set {step.setting})" if step.setting else text))
+        rows += [("Earlier prices", past_line(past_cost, explanation)) for past_cost in explanation.past_costs]
+    return [(label, words.sanitise(text)) for label, text in rows if text]
 
 
 def assumptions(plan: Plan) -> Table:
@@ -187,12 +197,12 @@ def assumptions(plan: Plan) -> Table:
         if job.inference is not None:
             rows[f"engine {job.inference.engine}", job.inference.evidence, "; ".join(job.inference.priors)] = None
     notes = dict.fromkeys((*plan.warnings, *(note for job in plan.jobs for note in job.notes)))
-    found = [tuple(map(words.sanitise, row)) for row in rows] + [("note", words.sanitise(note), "") for note in notes]
+    cells = [tuple(map(words.sanitise, row)) for row in rows] + [("note", words.sanitise(note), "") for note in notes]
     versions = plan.inputs.versions if plan.inputs else {}
     if versions:
-        found.append(("versions", words.sanitise(", ".join(" ".join(pair) for pair in versions.items())), ""))
-    found.append(("ages counted to", plan.as_of, f"solver {plan.solver}"))
-    return Table(("assumption", "value", "source"), tuple(found))
+        cells.append(("versions", words.sanitise(", ".join(" ".join(pair) for pair in versions.items())), ""))
+    cells.append(("ages counted to", plan.as_of, f"solver {plan.solver}"))
+    return Table(("assumption", "value", "source"), tuple(cells))
 
 
 def relaxations(plan: Plan) -> list[tuple[str, str]]:
@@ -202,11 +212,11 @@ def relaxations(plan: Plan) -> list[tuple[str, str]]:
 
 def ways_out(plan: Plan) -> list[tuple[str, str, str]]:
     """Return the smallest changes that give an infeasible scenario a plan, that plan, and the settings to type."""
-    found = plan.infeasible.relax if plan.infeasible else ()
+    relaxations = plan.infeasible.relax if plan.infeasible else ()
     texts = []
     with words.unwrapped():
-        for number in dict.fromkeys(relaxation.way for relaxation in found):
-            changes = [relaxation for relaxation in found if relaxation.way == number]
+        for number in dict.fromkeys(relaxation.way for relaxation in relaxations):
+            changes = [relaxation for relaxation in relaxations if relaxation.way == number]
             lines = [line.strip() for line in format_relaxation(number, changes, plan.scenario)]
             typed = [line.rstrip("\\").strip() for line in lines if line.startswith("--set")]
             changed, *then = [line for line in lines if not line.startswith("--set")]
@@ -218,11 +228,11 @@ def ways_out(plan: Plan) -> list[tuple[str, str, str]]:
 
 def near_misses(plan: Plan) -> list[str]:
     """Return the rejected candidates that come closest, each with what would make it feasible."""
-    found = plan.infeasible.nearest if plan.infeasible else ()
-    several = len({near_miss.job for near_miss in found}) > 1
+    nearest = plan.infeasible.nearest if plan.infeasible else ()
+    several = len({near_miss.job for near_miss in nearest}) > 1
     return [
         words.sanitise(f"{near_miss.job}: {format_near_miss(near_miss)}" if several else format_near_miss(near_miss))
-        for near_miss in found
+        for near_miss in nearest
     ]
 
 
@@ -247,42 +257,42 @@ class Group:
     figures: tuple[Figure, ...]
 
 
-def groups_of(found: Overview) -> list[Group]:
+def groups_of(analyses: Overview) -> list[Group]:
     """Return the figures of a report in their order."""
-    plan = found.plan
+    plan = analyses.plan
     if (subject := shown_by(plan)) is not None:
-        return subject.groups(found)
+        return subject.groups(analyses)
     if not plan.jobs:
         return []
     groups = []
-    if found.frontier is not None and found.frontier.points:
+    if analyses.frontier is not None and analyses.frontier.points:
         groups.append(
-            Group("cost-time", SECTION_NAMES["frontier"], (frontier_figure(found.frontier, deadline_of(plan)),))
+            Group("cost-time", SECTION_NAMES["frontier"], (frontier_figure(analyses.frontier, deadline_of(plan)),))
         )
     of_plan = (bill_figure(plan), memory_figure(plan), timetable_figure(plan))
     groups += [Group(figure.key, figure.title, (figure,)) for figure in of_plan if figure is not None]
-    others = alternative_figures(plan, found.explanation)
+    others = alternative_figures(plan, analyses.explanation)
     groups += [Group("alternatives", "Alternatives", tuple(others))] if others else []
-    groups += analysis_groups(found)
+    groups += analysis_groups(analyses)
     table = assumptions(plan)
     lead = "What the figures rest on, with source and age."
     groups.append(Group("assumptions", "Assumptions", (Figure("assumptions", "Assumptions", lead, None, table),)))
     return groups
 
 
-def analysis_groups(found: Overview) -> list[Group]:
+def analysis_groups(analyses: Overview) -> list[Group]:
     """Return the figures of sensitivity, replays and price history, as far as there are any."""
-    swing = tornado_figure(found.tornado) if found.tornado is not None else None
+    swing = tornado_figure(analyses.tornado) if analyses.tornado is not None else None
     figures: dict[Section, tuple[Figure, ...]] = {
         "tornado": (swing,) if swing is not None else (),
         "simulation": (
-            *(simulation_figures(found.simulation) if found.simulation is not None else ()),
-            *(subject.replay_figures(found) if (subject := shown_by(found.plan)) is not None else ()),
+            *(simulation_figures(analyses.simulation) if analyses.simulation is not None else ()),
+            *(subject.replay_figures(analyses) if (subject := shown_by(analyses.plan)) is not None else ()),
         ),
-        "prices": tuple(price_figures(found.prices)),
+        "prices": tuple(price_figures(analyses.prices)),
     }
-    titles = section_titles(found.plan)
-    return [Group(key, titles[key], each) for key, each in figures.items() if each]
+    titles = section_titles(analyses.plan)
+    return [Group(key, titles[key], drawn) for key, drawn in figures.items() if drawn]
 
 
 def section_titles(plan: Plan) -> dict[Section, str]:
@@ -291,12 +301,12 @@ def section_titles(plan: Plan) -> dict[Section, str]:
     return SECTION_NAMES if subject is None else SECTION_NAMES | subject.section_titles(plan)
 
 
-def find_figure(found: Overview, name: str) -> Figure | None:
+def find_figure(analyses: Overview, name: str) -> Figure | None:
     """Return a figure by its name on the command line; None where the report has none."""
-    subject = shown_by(found.plan)
-    own = {} if subject is None else subject.figure_keys(found.plan)
+    subject = shown_by(analyses.plan)
+    own = {} if subject is None else subject.figure_keys(analyses.plan)
     key = {"cost": "cost-runs", "finish": "hours-runs", **own}.get(name, name)
-    return next((figure for group in groups_of(found) for figure in group.figures if figure.key == key), None)
+    return next((figure for group in groups_of(analyses) for figure in group.figures if figure.key == key), None)
 
 
 def deadline_of(plan: Plan) -> float | None:
@@ -319,12 +329,12 @@ def check_installed(path: str) -> None:
         raise ScenarioError([Fault(path, 0, "", "cannot be written: Jinja2 is not installed", fix)])
 
 
-def render_page(found: Overview, exports: Mapping[str, str] | None = None, notes: Sequence[str] = ()) -> str:
+def render_page(analyses: Overview, exports: Mapping[str, str] | None = None, notes: Sequence[str] = ()) -> str:
     """Return the report as one HTML page of at most `MOST_BYTES`.
 
     Parameters
     ----------
-    found
+    analyses
         The plan and its analyses.
     exports
         Files to copy by name; the largest are left out where the page would be too large.
@@ -332,7 +342,7 @@ def render_page(found: Overview, exports: Mapping[str, str] | None = None, notes
         Why files are missing.
     """
     files, remarks = dict(exports or {}), [sanitise(note) for note in notes]
-    parts = _parts(found, MOST_TABLE_ROWS[0])
+    parts = _parts(analyses, MOST_TABLE_ROWS[0])
     page = _rendered(parts, files, remarks)
     while len(page.encode()) > MOST_BYTES and files:
         largest = max(files, key=lambda name: len(files[name]))
@@ -341,23 +351,23 @@ def render_page(found: Overview, exports: Mapping[str, str] | None = None, notes
         page = _rendered(parts, files, remarks)
     for most in MOST_TABLE_ROWS[1:]:
         if len(page.encode()) > MOST_BYTES:
-            page = _rendered(_parts(found, most), files, remarks)
+            page = _rendered(_parts(analyses, most), files, remarks)
     return page
 
 
-def _parts(found: Overview, most_rows: int) -> dict[str, Any]:
+def _parts(analyses: Overview, most_rows: int) -> dict[str, Any]:
     """Return what the template shows, without the files."""
-    plan, groups = found.plan, groups_of(found)
+    plan, groups = analyses.plan, groups_of(analyses)
     solved = bool(plan.planned)
     contents = [("why", "Why there is no plan")] if not solved else [("plan", "The plan"), ("reasons", "Why this plan")]
     offers = f"{plan.candidates.offers:,} offers, " if plan.candidates.offers else ""
     made = f"{offers}{plan.candidates.made:,} candidates; ages of prices count to {plan.as_of}; solver {plan.solver}"
-    if found.of_file:
+    if analyses.of_file:
         made += ". The plan was read from a file: the analyses know only the offers that it carries"
     counts = sorted(plan.candidates.reasons.items(), key=lambda item: (-item[1], item[0]))[:12]
     titles = section_titles(plan)
-    missing = {titles[name]: sanitise(why) for name, why in found.skipped.items()}
-    if solved and not found.prices and "prices" not in found.skipped:
+    missing = {titles[name]: sanitise(why) for name, why in analyses.skipped.items()}
+    if solved and not analyses.prices and "prices" not in analyses.skipped:
         missing[SECTION_NAMES["prices"]] = (
             "the price book has no earlier prices of these machines: planner prices update"
         )
@@ -365,7 +375,7 @@ def _parts(found: Overview, most_rows: int) -> dict[str, Any]:
         "name": sanitise(plan.scenario),
         "headline": headline(plan),
         "warnings": warnings(plan),
-        "fixed": [sanitise(line) for line in found.fixed],
+        "fixed": [sanitise(line) for line in analyses.fixed],
         "tiles": tiles(plan),
         "made": made,
         "infeasible": not solved,
@@ -374,14 +384,14 @@ def _parts(found: Overview, most_rows: int) -> dict[str, Any]:
         "rejected": [(sanitise(reason), f"{count:,}") for reason, count in counts],
         "jobs": facts(plan),
         "more_jobs": max(0, len(plan.jobs) - MOST_BLOCKS),
-        "reasons": reasons_of(found),
+        "reasons": reasons_of(analyses),
         "groups": [
             {"key": group.key, "title": group.title, "figures": [_drawn(figure, most_rows) for figure in group.figures]}
             for group in groups
         ],
         "missing": list(missing.items()),
         "contents": contents + [(group.key, group.title) for group in groups],
-        "data": json_block(_data(found)),
+        "data": json_block(_data(analyses)),
     }
 
 
@@ -401,17 +411,17 @@ def _drawn(figure: Figure, most_rows: int) -> dict[str, Any]:
     return {**fields, "table": table, "wide": "", "narrow": "", **pictures}
 
 
-def _data(found: Overview) -> dict[str, Any]:
+def _data(analyses: Overview) -> dict[str, Any]:
     """Return the data of the script."""
-    plan = jobs_alone(found.plan)
+    plan = jobs_alone(analyses.plan)
     setting = ""
     if len(plan.planned) == 1 and not plan.is_timetable:
         setting = f"--set {shlex.quote(f'jobs.{sanitise(plan.planned[0].name)}.deadline=HOURSh')}"
     usd = plan.cost.expected if plan.cost else None
     hours = plan.hours.at_confidence if plan.hours else None
     data: dict[str, Any] = {"plan": {"usd": usd, "within": hours}, "setting": setting}
-    if found.frontier is not None and found.frontier.points and plan.parts_that_end:
-        data["frontier"] = frontier_data(found.frontier)
+    if analyses.frontier is not None and analyses.frontier.points and plan.parts_that_end:
+        data["frontier"] = frontier_data(analyses.frontier)
     return data
 
 

@@ -1,4 +1,4 @@
-"""Runs as text: an estimate with its bars, `calibrate` and `track`, what a probe says, how a run will end."""
+"""Runs as text: an estimate with its bars, `calibrate` and `track`, a probe, and the replays of a plan."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from planner.report import plan_sections, words
-from planner.report.words import LABEL, WIDTH, line_room
-from planner.results.explanation import device_noun
+from planner.report.explanation_text import render_infeasible
+from planner.report.plan_sections import cut_lines
+from planner.report.words import draw_bar, line_room
+from planner.results.explanation import device_noun, spot_percent
 from planner.results.run_results import (
     CalibrationResult,
     ChainEnd,
@@ -24,7 +26,9 @@ from planner.results.run_results import (
     StepTimes,
     Tracking,
 )
+from planner.results.simulation import OPTIMUM, Histogram, JobReplays, PolicyFigures, Simulation
 from planner.results.subject_runs import RL_PHASE_NAMES
+from planner.subjects import shown_by
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -104,12 +108,12 @@ def _answers(answers: MeasuredAnswers) -> str:
 def _generation(compared: GenerationComparison) -> list[str]:
     rate, predicted = compared.output_tokens_per_second, compared.predicted_output_tokens_per_second
     lines = [f"{words.significant(rate)} output tokens/s observed, {words.significant(predicted)} predicted"]
-    for what, seen, thought in (
+    for name, seen, thought in (
         ("first token", compared.ttft_seconds, compared.predicted_ttft_seconds),
         ("per token", compared.tpot_seconds, compared.predicted_tpot_seconds),
     ):
         if seen is not None:
-            lines.append(f"{what} {words.significant(seen)} s observed, {words.significant(thought)} s predicted")
+            lines.append(f"{name} {words.significant(seen)} s observed, {words.significant(thought)} s predicted")
     return lines
 
 
@@ -156,44 +160,44 @@ MIN_CAUSE_HOURS = 0.05
 """Parts of a difference up to this are not shown."""
 
 
-def render_tracking(found: Tracking) -> str:
+def render_tracking(tracking: Tracking) -> str:
     """Return the text of a tracked job."""
-    lines = words.wrap_lines(_summary(found), words.width(), 2)
-    lines += ["", *words.section("Done", words.wrap_all(_done(found), line_room(), 2))]
-    lines += words.section("Speed", words.wrap_all(_speed(found), line_room(), 2))
-    if found.observed.peak_vram_gib is not None:
-        lines += words.section("Memory", words.wrap_all(_memory(found), line_room(), 2))
-    lines += phase_sections(found.phases, found.answers)
-    lines += words.section("End", words.wrap_all(_end(found), line_room(), 2))
-    if found.chain is not None:
-        lines += words.section("Chain", words.wrap_all(_chain(found.chain), line_room(), 2))
-    lines += words.section("Because", _causes(found))
-    for choice in found.choices:
+    lines = words.wrap_lines(_summary(tracking), words.width(), 2)
+    lines += ["", *words.section("Done", words.wrap_all(_done(tracking), line_room(), 2))]
+    lines += words.section("Speed", words.wrap_all(_speed(tracking), line_room(), 2))
+    if tracking.observed.peak_vram_gib is not None:
+        lines += words.section("Memory", words.wrap_all(_memory(tracking), line_room(), 2))
+    lines += phase_sections(tracking.phases, tracking.answers)
+    lines += words.section("End", words.wrap_all(_end(tracking), line_room(), 2))
+    if tracking.chain is not None:
+        lines += words.section("Chain", words.wrap_all(_chain(tracking.chain), line_room(), 2))
+    lines += words.section("Because", _causes(tracking))
+    for choice in tracking.choices:
         lines += words.section(
-            "Now" if choice is found.choices[0] else "", words.wrap_lines(_choice(choice), line_room(), 3)
+            "Now" if choice is tracking.choices[0] else "", words.wrap_lines(_choice(choice), line_room(), 3)
         )
-    lines += words.section("Logs", words.wrap_all(found.logs, line_room(), 2))
-    lines += words.section("Notes", words.wrap_all(found.notes, line_room(), 3))
+    lines += words.section("Logs", words.wrap_all(tracking.logs, line_room(), 2))
+    lines += words.section("Notes", words.wrap_all(tracking.notes, line_room(), 3))
     return "\n".join(line.rstrip() for line in lines)
 
 
-def _summary(found: Tracking) -> str:
-    end, chance = found.projected, found.projected.deadline_probability
+def _summary(tracking: Tracking) -> str:
+    end, chance = tracking.projected, tracking.projected.deadline_probability
     text = (
-        f"{found.job}: {100 * found.observed.share_done:.0f} % done, ends after {words.likely(end.hours.expected)} "
-        f"for {words.usd(end.cost.expected)}"
+        f"{tracking.job}: {100 * tracking.observed.share_done:.0f} % done, "
+        f"ends after {words.likely(end.hours.expected)} for {words.usd(end.cost.expected)}"
     )
-    if chance is None or found.planned.deadline_hours is None:
+    if chance is None or tracking.planned.deadline_hours is None:
         return text
-    deadline = words.given_hours(found.planned.deadline_hours)
+    deadline = words.given_hours(tracking.planned.deadline_hours)
     return f"{text}, meets the {deadline} h deadline with {words.chance_text(chance)} probability"
 
 
-def _done(found: Tracking) -> list[str]:
-    seen = found.observed
+def _done(tracking: Tracking) -> list[str]:
+    seen = tracking.observed
     how = "spent" if seen.spent_is_given else "spent at the prices of the plan"
     lines = [
-        f"{seen.steps:,} of {found.planned.steps:,} steps in {words.hours(seen.elapsed_hours)}, "
+        f"{seen.steps:,} of {tracking.planned.steps:,} steps in {words.hours(seen.elapsed_hours)}, "
         f"{words.usd(seen.spent_usd)} {how}"
     ]
     if seen.restarts:
@@ -205,8 +209,8 @@ def _done(found: Tracking) -> list[str]:
     return lines
 
 
-def _speed(found: Tracking) -> list[str]:
-    seen, plan = found.observed, found.planned
+def _speed(tracking: Tracking) -> list[str]:
+    seen, plan = tracking.observed, tracking.planned
     planned = f"{words.significant(plan.tokens_per_second)} planned"
     if seen.tokens_per_second is None or seen.step_seconds is None:
         return [f"not timed; {planned}"]
@@ -223,16 +227,16 @@ def _speed(found: Tracking) -> list[str]:
     return lines
 
 
-def _memory(found: Tracking) -> list[str]:
-    seen, plan = found.observed, found.planned
+def _memory(tracking: Tracking) -> list[str]:
+    seen, plan = tracking.observed, tracking.planned
     return [
         f"{words.gib(seen.peak_vram_gib or 0.0)} of {words.gib(plan.usable_vram_gib)} GiB ({seen.peak_kind}), "
         f"{words.gib(seen.free_vram_gib or 0.0)} free; peak of {words.gib(plan.peak_vram_gib)} planned"
     ]
 
 
-def _end(found: Tracking) -> list[str]:
-    end, plan = found.projected, found.planned
+def _end(tracking: Tracking) -> list[str]:
+    end, plan = tracking.projected, tracking.planned
     lines = [
         f"{words.likely(end.hours.expected)} ({words.between(end.hours.low, end.hours.high)}), "
         f"{words.hours(end.left_hours)} left; {words.likely(plan.hours.expected)} planned",
@@ -256,17 +260,17 @@ def _chain(end: ChainEnd) -> list[str]:
         f"last end likely {words.plain_number(hours.expected)} h after the start of the plan, "
         f"{words.by(hours.at_confidence)}",
         *(
-            f"{words.sanitise(one.job)}: {words.given_hours(one.deadline_hours)} h deadline kept with "
-            f"{words.chance_text(one.probability)} probability; asked for: {words.probability_text(one.confidence)}"
-            for one in end.deadlines
+            f"{words.sanitise(due.job)}: {words.given_hours(due.deadline_hours)} h deadline kept with "
+            f"{words.chance_text(due.probability)} probability; asked for: {words.probability_text(due.confidence)}"
+            for due in end.deadlines
         ),
         f"{words.usd(end.cost.expected)} for all jobs ({words.usd_between(end.cost.low, end.cost.high)}), "
         f"{words.usd(end.cost_at_confidence)} at {sure} confidence{budget}",
     ]
 
 
-def _causes(found: Tracking) -> list[str]:
-    shown = [cause for cause in found.causes if abs(cause.hours) >= MIN_CAUSE_HOURS]
+def _causes(tracking: Tracking) -> list[str]:
+    shown = [cause for cause in tracking.causes if abs(cause.hours) >= MIN_CAUSE_HOURS]
     if not shown:
         return ["as planned within 3 minutes"]
     wide = max(len(cause.what) for cause in shown)
@@ -275,52 +279,54 @@ def _causes(found: Tracking) -> list[str]:
     ]
 
 
-def _choice(one: Choice) -> str:
-    chance = "" if one.deadline_probability is None else f", {words.chance_text(one.deadline_probability)} on time"
-    where = words.sanitise(f"{one.machines} at {one.provider}")
-    return f"{one.what}: {where}, {words.usd(one.cost_usd)}, {words.likely(one.hours.expected)} left{chance}"
+def _choice(choice: Choice) -> str:
+    chance = (
+        "" if choice.deadline_probability is None else f", {words.chance_text(choice.deadline_probability)} on time"
+    )
+    where = words.sanitise(f"{choice.machines} at {choice.provider}")
+    return f"{choice.what}: {where}, {words.usd(choice.cost_usd)}, {words.likely(choice.hours.expected)} left{chance}"
 
 
 # The result of `calibrate` for a probe as text: the verdict, then what was measured and what was compared.
 
 
-def render_probe(found: ProbeVerdict) -> str:
+def render_probe(verdict: ProbeVerdict) -> str:
     """Return the text of a verdict: what to do and what it costs in the first line."""
-    lines = [*words.wrap_lines(_verdict_line(found), words.width(), 3), ""]
-    lines += [found.block.rstrip(), ""] if found.measured else []
-    step = found.step_seconds
+    lines = [*words.wrap_lines(_verdict_line(verdict), words.width(), 3), ""]
+    lines += [verdict.block.rstrip(), ""] if verdict.measured else []
+    step = verdict.step_seconds
     speed = [
         f"{words.significant(step.planned)} s per step planned "
         f"({words.significant(step.low)} to {words.significant(step.high)})"
     ]
     if step.measured is not None:
-        speed[0] = f"{words.significant(step.measured)} s per step over {found.timed_steps:,} steps; " + speed[0]
+        speed[0] = f"{words.significant(step.measured)} s per step over {verdict.timed_steps:,} steps; " + speed[0]
     lines += words.section("Speed", words.wrap_all(speed, line_room(), 2))
-    lines += words.section("Memory", words.wrap_all(_probed_memory(found), line_room(), 2))
-    for number, one in enumerate(found.choices):
-        lines += words.section("" if number else "Ways", words.wrap_lines(_way(one), line_room(), 3))
-    lines += words.section("Notes", words.wrap_all(found.notes, line_room(), 3))
+    lines += words.section("Memory", words.wrap_all(_probed_memory(verdict), line_room(), 2))
+    for number, choice in enumerate(verdict.choices):
+        lines += words.section("" if number else "Ways", words.wrap_lines(_way(choice), line_room(), 3))
+    lines += words.section("Notes", words.wrap_all(verdict.notes, line_room(), 3))
     return "\n".join(line.rstrip() for line in lines)
 
 
-def _verdict_line(found: ProbeVerdict) -> str:
-    best = found.choices[0]
+def _verdict_line(verdict: ProbeVerdict) -> str:
+    best = verdict.choices[0]
     there = f"{words.usd(best.cost_usd)}, {words.likely(best.hours.expected)}"
-    planned = f"{words.usd(found.planned_usd)} planned"
+    planned = f"{words.usd(verdict.planned_usd)} planned"
     where = words.sanitise(f"{best.machines} at {best.provider}")
-    if found.is_kept:
-        return f"{found.job}: keep {where}: {there} ({planned}); {found.reason}"
+    if verdict.is_kept:
+        return f"{verdict.job}: keep {where}: {there} ({planned}); {verdict.reason}"
     if not best.meets_limits:
         why = f"nothing meets the limits, and here it is {there} ({planned})"
-        return f"{found.job}: give back {where}: {why}; {found.reason}"
+        return f"{verdict.job}: give back {where}: {why}; {verdict.reason}"
     if best.what == "change":
-        return f"{found.job}: change to {best.change}: {there} ({planned}); {found.reason}"
-    return f"{found.job}: give back, and rent {where}: {there} ({planned}); {found.reason}"
+        return f"{verdict.job}: change to {best.change}: {there} ({planned}); {verdict.reason}"
+    return f"{verdict.job}: give back, and rent {where}: {there} ({planned}); {verdict.reason}"
 
 
-def _probed_memory(found: ProbeVerdict) -> list[str]:
-    memory = found.memory
-    if found.status == "oom":
+def _probed_memory(verdict: ProbeVerdict) -> list[str]:
+    memory = verdict.memory
+    if verdict.status == "oom":
         return [
             f"ran out of {words.gib(memory.usable)} GiB; {words.gib(memory.allocated_planned)} GiB planned (allocated)"
         ]
@@ -330,19 +336,16 @@ def _probed_memory(found: ProbeVerdict) -> list[str]:
     return lines
 
 
-def _way(one: ProbeChoice) -> str:
-    chance = "" if one.deadline_probability is None else f", {words.chance_text(one.deadline_probability)} on time"
-    where = words.sanitise(f"{one.machines} at {one.provider}")
-    how = f"change to {one.change} on {where}" if one.what == "change" else where
-    name = {"keep": "keep", "change": "", "give back": "rent"}[one.what]
-    limits = "" if one.meets_limits else "; misses the limits"
-    return f"{name} {how}: {words.usd(one.cost_usd)}, {words.likely(one.hours.expected)}{chance}{limits}".strip()
+def _way(choice: ProbeChoice) -> str:
+    chance = (
+        "" if choice.deadline_probability is None else f", {words.chance_text(choice.deadline_probability)} on time"
+    )
+    where = words.sanitise(f"{choice.machines} at {choice.provider}")
+    how = f"change to {choice.change} on {where}" if choice.what == "change" else where
+    name = {"keep": "keep", "change": "", "give back": "rent"}[choice.what]
+    limits = "" if choice.meets_limits else "; misses the limits"
+    return f"{name} {how}: {words.usd(choice.cost_usd)}, {words.likely(choice.hours.expected)}{chance}{limits}".strip()
 
-
-PART_COLUMNS, FIGURE_COLUMNS = 22, 7
-"""Columns of the name and of the figure before a bar."""
-
-BAR_WIDTH = WIDTH - LABEL - PART_COLUMNS - FIGURE_COLUMNS - 2
 
 MIN_SHARE = 0.005
 """Parts below this share of the whole are only in --json."""
@@ -402,15 +405,15 @@ def render_estimate(estimate: Estimate) -> str:
 def _estimate_summary(estimate: Estimate) -> str:
     """Return whether it fits, the memory and the speed with its interval; without room, less of the memory."""
     vram = estimate.vram_gib
-    what = f"{words.sanitise(estimate.architecture)} on {words.gpus(estimate.gpus, estimate.gpu)}"
+    where = f"{words.sanitise(estimate.architecture)} on {words.gpus(estimate.gpus, estimate.gpu)}"
     if vram.fits:
         taken, speed = words.gib(vram.peak), plan_sections.rate(estimate)
         rooms = (f"fits, {taken} of {words.gib(vram.usable)} GiB", f"fits, {taken} GiB", "fits")
         wordings = [f"{room}, {speed}" for room in rooms]
     else:
         wordings = [f"does not fit: {words.gib(estimate.short_gib)} GiB short of {words.gib(vram.usable)} GiB"]
-    form = next((form for form in wordings if len(what) + len(form) + 2 <= words.width()), wordings[-1])
-    return f"{words.shorten(what, words.width() - len(form) - 2)}: {form}"
+    form = next((form for form in wordings if len(where) + len(form) + 2 <= words.width()), wordings[-1])
+    return f"{words.shorten(where, words.width() - len(form) - 2)}: {form}"
 
 
 def _train(estimate: Estimate) -> list[str]:
@@ -454,13 +457,13 @@ def _memory_bars(estimate: Estimate) -> list[str]:
 def _step_bars(estimate: Estimate) -> list[str]:
     """Return a bar for each part of the step, on the scale of the step."""
     step = estimate.step_seconds
-    each = f"{words.significant(step.total)} s per step"
+    per_step = f"{words.significant(step.total)} s per step"
     if not estimate.vram_gib.fits:
-        each += f", {plan_sections.rate(estimate)} if it did fit"
+        per_step += f", {plan_sections.rate(estimate)} if it did fit"
     elif estimate.unit == "tokens":
         counted = words.significant(estimate.processed_tokens_per_second)
-        each += f", {counted} tokens/s with {'padding' if estimate.packing == 'padded' else 'unfilled positions'}"
-    lines = words.wrap_lines(each, line_room(), 1)
+        per_step += f", {counted} tokens/s with {'padding' if estimate.packing == 'padded' else 'unfilled positions'}"
+    lines = words.wrap_lines(per_step, line_room(), 1)
     if estimate.gpus > 1:  # traffic and computation overlap, so that a part may take longer than its bar
         lines += words.wrap_lines("time that each part adds, without what overlaps with another part", line_room(), 2)
     decimals = max(0, 2 - math.floor(math.log10(step.total))) if step.total > 0 else 0
@@ -524,8 +527,210 @@ def _as_rounded(text: str, _: float) -> str:
     return text
 
 
-def draw_bar(name: str, size: float, scale: float, figure: Callable[[float], str], mark: str) -> str:
-    """Return one part of a whole as name, figure and bar."""
-    room = min(BAR_WIDTH, line_room() - PART_COLUMNS - FIGURE_COLUMNS - 2)
-    length = max(1, round(size / scale * room))
-    return f"{name.replace('_', ' '):<{PART_COLUMNS}}{figure(size):>{FIGURE_COLUMNS}}  {mark * length}"
+# The result of `simulate` as text: replayed and planned figures, their distribution, and the other policies.
+
+
+HISTOGRAM_LINES = 5
+
+NAME = 23
+"""Columns of the name of a policy or a job."""
+
+POLICY_NAMES = {OPTIMUM: "offline optimum"}
+"""Names on the screen that differ from those of the data."""
+
+
+def render_simulation(simulation: Simulation) -> str:
+    """Return the text of a simulation without a final newline."""
+    if not simulation.jobs or simulation.predicted is None or simulation.cost_usd is None or simulation.hours is None:
+        first, *rest = render_infeasible(simulation.plan)
+        return "\n".join([first, *cut_lines(simulation.plan.cut), *rest])
+    lines = [
+        *format_summary(simulation),
+        *words.lines_below_first(simulation.fixed),
+        *cut_lines(simulation.plan.cut),
+        "",
+    ]
+    cost, hours = simulation.cost_usd, simulation.hours
+    spread = f"{words.usd_between(cost.p05, cost.p95)} in 90 % of runs, median {words.usd(cost.p50)}"
+    lines += words.section("Cost", [spread, *_budget(simulation)])
+    lines += _draw_histogram(simulation.cost_histogram, words.usd)
+    spread = f"{words.between(hours.p05, hours.p95)} in 90 % of runs, median {words.hours(hours.p50)}"
+    lines += words.section("Hours", [spread, *_deadline(simulation)])
+    lines += _draw_histogram(simulation.hours_histogram, words.hours)
+    if simulation.spot_share:
+        lines += words.section("Spot", words.wrap_lines(_spot(simulation), line_room(), 3))
+    if len(simulation.policies) > 1:
+        lines += ["", *_policies(simulation.policies)]
+    if any(job.end_at_hours for job in simulation.jobs):
+        lines += ["", *_jobs_in_turn(simulation.jobs)]
+    elif len(simulation.jobs) > 1:
+        lines += ["", *_jobs(simulation.jobs)]
+    lines += ["", *words.section("Sampled", words.wrap_lines("; ".join(_sources(simulation)), line_room(), 5))]
+    if (subject := shown_by(simulation)) is not None:
+        lines += ["", *subject.replays(simulation)]
+    return "\n".join([*lines, *words.section("Notes", words.wrap_all(simulation.notes, line_room(), 3))])
+
+
+def format_summary(simulation: Simulation) -> list[str]:
+    """Return mean cost and share of met deadlines of the runs, each with the figure of the plan."""
+    if simulation.cost_usd is None or simulation.predicted is None:
+        return []
+    cost = f"{words.usd(simulation.cost_usd.mean)} on average over {simulation.runs:,} {_runs(simulation)}"
+    planned = f" (plan: {words.usd(simulation.predicted.cost_usd)})"
+    met = ""
+    if simulation.deadline_hit_rate is not None:
+        several = "s" if sum(job.deadline_hours is not None for job in simulation.jobs) > 1 else ""
+        rate = format_frequency(simulation.deadline_hit_rate)
+        met = f", deadline{several} met in {rate} of runs{_format_guarantee(simulation)}"
+    name = words.shorten(words.sanitise(simulation.scenario), 40)
+    others = simulation.next_to_jobs_usd
+    beside = "" if others is None else f"; the service below costs {words.usd(others)} more"
+    return words.wrap_lines(f"{name}: {cost}{planned}{met}{beside}", words.width(), 4)
+
+
+def _runs(simulation: Simulation) -> str:
+    if any(job.market and job.market.source == "traces" for job in simulation.jobs):
+        return "recorded windows" if simulation.runs > 1 else "recorded window"
+    noun = "market" if any(job.market for job in simulation.jobs) else "speed"
+    return noun if simulation.runs == 1 else f"{noun}s"
+
+
+def format_frequency(share: float) -> str:
+    """Return a share of runs, such as `97.8 %`; only exact shares are shown as 0 or 100 %."""
+    return f"{share * 100:.0f} %" if share in (0.0, 1.0) else f"{min(99.9, max(0.1, share * 100)):.1f} %"
+
+
+def _format_guarantee(simulation: Simulation) -> str:
+    plan = simulation.predicted
+    if plan is None or plan.deadline_probability is None:
+        return ""
+    return f" (plan: {words.chance_text(plan.deadline_probability, plan.at_least)})"
+
+
+def _budget(simulation: Simulation) -> list[str]:
+    if simulation.budget_usd is None or simulation.budget_hit_rate is None:
+        return []
+    rate = format_frequency(simulation.budget_hit_rate)
+    return [f"within the {words.usd(simulation.budget_usd)} budget in {rate} of runs"]
+
+
+def _deadline(simulation: Simulation) -> list[str]:
+    """Return the mean hours, those of the plan, and the deadline if all jobs have the same."""
+    if simulation.hours is None or simulation.predicted is None:
+        return []
+    planned = words.likely(simulation.predicted.hours)
+    if simulation.plan.hours is not None:
+        planned += f", {words.by(simulation.plan.hours.at_confidence)}"
+    text = f"{words.hours(simulation.hours.mean)} on average (plan: {planned})"
+    deadlines = {job.deadline_hours for job in simulation.jobs if job.deadline_hours is not None}
+    return [text + (f"; deadline {words.given_hours(deadlines.pop())} h" if len(deadlines) == 1 else "")]
+
+
+def _draw_histogram(histogram: Histogram | None, form: Callable[[float], str]) -> list[str]:
+    """Return columns of `#` over an axis with its ends; nothing if all runs are equal."""
+    if histogram is None or len(histogram.counts) < 2:
+        return []
+    most = max(histogram.counts)
+    margin = " " * words.LABEL
+    heights = [-(-HISTOGRAM_LINES * count // most) for count in histogram.counts]
+    rows = ["".join("#" if height >= row else " " for height in heights) for row in range(HISTOGRAM_LINES, 0, -1)]
+    low, high = (form(edge) for edge in (histogram.edges[0], histogram.edges[-1]))
+    axis = f"{low}{high:>{len(histogram.counts) - len(low)}}"
+    return [*(f"{margin}{row}".rstrip() for row in rows), f"{margin}{'-' * len(histogram.counts)}", f"{margin}{axis}"]
+
+
+def _spot(simulation: Simulation) -> str:
+    facts = [f"{percent(simulation.spot_share)} of the work"]
+    if simulation.interruptions is not None:
+        facts.append(f"{simulation.interruptions:,.1f} interruptions")
+    for hours, cause in ((simulation.wasted_hours, "of restarts and lost work"), (simulation.waiting_hours, "waiting")):
+        facts += [f"{words.hours(hours)} {cause}"] if hours is not None else []
+    return ", ".join(facts)
+
+
+def percent(share: float | None) -> str:
+    """Return a share in whole percent; only exact shares are shown as 0 or 100 %."""
+    return "-" if share is None else spot_percent(share)
+
+
+def _policies(policies: dict[str, PolicyFigures]) -> list[str]:
+    """Return a row per policy: cost, mean hours, cost above the offline optimum, share in time, share on spot."""
+    lines = [f"  {'policy':<{NAME}}{'cost':>11}{'hours':>8}{'above optimum':>17}{'in time':>9}{'spot':>10}"]
+    for name, figures in policies.items():
+        cost = words.usd(figures.cost_usd.mean) if figures.cost_usd else "-"
+        over = "-"
+        if figures.usd_over_optimum is not None and figures.share_over_optimum is not None:
+            over = f"{words.usd(figures.usd_over_optimum)} {figures.share_over_optimum * 100:5.1f} %"
+        hours = f"{figures.hours.mean:,.1f}" if figures.hours else "-"
+        met = "-" if figures.deadline_hit_rate is None else f"{figures.deadline_hit_rate * 100:.1f} %"
+        label = POLICY_NAMES.get(name, name)
+        share = percent(figures.spot_share)
+        lines.append(f"  {label:<{NAME}}{cost:>11}{hours:>8}{over:>17}{met:>9}{share:>10}")
+    return lines
+
+
+def _jobs(jobs: Sequence[JobReplays]) -> list[str]:
+    """Return a row per job."""
+    lines = [f"  {'job':<{NAME}}{'cost':>11}{'plan':>11}{'hours':>8}{'likely':>8}{'in time':>9}{'spot':>8}"]
+    for job in jobs:
+        if job.cost_usd is None or job.hours is None:
+            continue
+        name = words.shorten(words.sanitise(job.name), NAME - 1)
+        met = "-" if job.deadline_hit_rate is None else f"{job.deadline_hit_rate * 100:.1f} %"
+        usd = (words.usd(job.cost_usd.mean), words.usd(job.predicted.cost_usd))
+        hours = (f"{job.hours.mean:,.1f}", f"{job.predicted.hours:,.1f}")
+        share = f"{(job.spot_share or 0.0) * 100:.0f} %"
+        lines.append(f"  {name:<{NAME}}{usd[0]:>11}{usd[1]:>11}{hours[0]:>8}{hours[1]:>8}{met:>9}{share:>8}")
+    return lines
+
+
+def _jobs_in_turn(jobs: Sequence[JobReplays]) -> list[str]:
+    """Return a row per job of a timetable: start and end with 95 % of the runs before it, share in time."""
+    head = f"{'cost':>11}{'start':>9}{'end':>9}{'95 % by':>9}{'deadline':>10}{'in time':>9}"
+    lines = [f"  {'job':<{NAME}}{head}"]
+    for job in jobs:
+        if job.cost_usd is None or job.start_at_hours is None or job.end_at_hours is None:
+            continue
+        times = (job.start_at_hours.mean, job.end_at_hours.mean, job.end_at_hours.p95)
+        row = "".join(f"{hours:>9,.1f}" for hours in times)
+        due = "-" if job.deadline_hours is None else words.given_hours(job.deadline_hours)
+        met = "-" if job.deadline_hit_rate is None else f"{job.deadline_hit_rate * 100:.1f} %"
+        name = words.shorten(words.sanitise(job.name), NAME - 1)
+        lines.append(f"  {name:<{NAME}}{words.usd(job.cost_usd.mean):>11}{row}{due:>10}{met:>9}")
+    cut = [job for job in jobs if job.outlasts_machines]
+    for job in cut[:3]:
+        rate = format_frequency(job.outlasts_machines or 0.0)
+        lines.append(
+            f"  {words.sanitise(job.name)} outlasts the window or reservation of its machines in {rate} of runs"
+        )
+    return lines
+
+
+def _sources(simulation: Simulation) -> list[str]:
+    """Return what was sampled: seed, speed and markets."""
+    markets = [_market(job, len(simulation.jobs) > 1) for job in simulation.jobs if job.market is not None]
+    speed = "speed with the error of the estimate (Student t, 2 degrees of freedom, cut at its 2.5 and 97.5 % ranks)"
+    if simulation.exact_speed:
+        speed = "every run at the expected speed"
+    return [f"seed {simulation.seed}", speed, *markets]
+
+
+def _market(job: JobReplays, several: bool) -> str:
+    market = job.market
+    if market is None:
+        return ""
+    name = f"{words.sanitise(job.name)}: " if several else ""
+    group = f" of {market.instances} machines together" if market.instances > 1 else ""
+    share = f"available {percent(market.availability)} of the time"
+    tick = "each machine by itself"
+    if market.tick_hours is not None:
+        tick = f"a decision every {words.significant(market.tick_hours * 60, 2)} min"
+    if market.source == "traces":
+        count = f"{market.windows:,} window{'s' if market.windows != 1 else ''}"
+        names = f"{len(market.traces)} trace{'s' if len(market.traces) > 1 else ''}"
+        return f"{name}{names}{group}, {share}, {count} long enough for the job, {tick}"
+    stays = "never interrupted"
+    if market.mean_up_hours is not None and market.mean_outage_hours is not None:
+        up, outage = words.hours(market.mean_up_hours), words.hours(market.mean_outage_hours)
+        stays = f"mean up-time {up}, mean outage {outage}"
+    return f"{name}market{group} {share}, {stays}, heavy-tailed, {tick}"

@@ -17,7 +17,7 @@ from planner.units import DAY_HOURS, round_up
 from planner.units import significant as significant
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 WIDTH, LEAST_WIDTH, MOST_WIDTH = 80, 60, 160
 """Columns of the text output: where nothing else is known, at least, and at most."""
@@ -163,10 +163,10 @@ def between(low: float, high: float) -> str:
     return f"{_hours(low)} to {_hours(high)} h"
 
 
-def hours_between(found: Hours) -> str:
+def hours_between(spread: Hours) -> str:
     """Return the range of the hours of a plan; an end that is the *by* is rounded up as that is."""
-    is_late = hours(found.high) == hours(found.at_confidence)
-    return between(found.low, shown_by(found.high) if is_late else found.high)
+    is_late = hours(spread.high) == hours(spread.at_confidence)
+    return between(spread.low, shown_by(spread.high) if is_late else spread.high)
 
 
 def usd_between(low: float, high: float) -> str:
@@ -264,6 +264,18 @@ def level(share: float) -> str:
     """Return a character for a share of the peak: a block, or a tenth where the encoding has none."""
     levels = BLOCKS if _has_blocks.get() else TENTHS
     return levels[min(len(levels), max(1, math.ceil(share * len(levels) - SAME_LEVEL))) - 1]
+
+
+PART_COLUMNS, FIGURE_COLUMNS = 22, 7
+"""Columns of the name and of the figure before a bar."""
+BAR_WIDTH = WIDTH - LABEL - PART_COLUMNS - FIGURE_COLUMNS - 2
+
+
+def draw_bar(name: str, size: float, scale: float, figure: Callable[[float], str], mark: str) -> str:
+    """Return one part of a whole as name, figure and bar."""
+    room = min(BAR_WIDTH, line_room() - PART_COLUMNS - FIGURE_COLUMNS - 2)
+    length = max(1, round(size / scale * room))
+    return f"{name.replace('_', ' '):<{PART_COLUMNS}}{figure(size):>{FIGURE_COLUMNS}}  {mark * length}"
 
 
 def gpus(count: int, gpu: str, runs_at_once: int = 1) -> str:

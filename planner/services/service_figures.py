@@ -10,9 +10,8 @@ from planner import generation
 from planner.drawing.charts import Labels, Ranged, Stack, Trace, panel, ranged, stacked
 from planner.drawing.scene import SERIES, Axis, Caption, Scene, fit_axis, headed, joined, money, roles_of, room_of_ticks
 from planner.report import words
-from planner.report.analysis_figures import MOST_BARS
 from planner.report.any_result import bars_scene
-from planner.report.plan_figures import MONTH_LABEL, PICTURE, Figure, Table
+from planner.report.plan_figures import MONTH_LABEL, MOST_BARS, PICTURE, Figure, Table
 from planner.results.explanation import Alternative, Explanation
 from planner.results.fleet import Fleet, Service
 from planner.results.plan import Plan

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 from planner.analysis.overview import TORNADO, job_tasks, left_to_what_if, price_series, run_tasks, tornado_of
 from planner.library.schema import Library
 from planner.report import report_page, words
-from planner.report.analysis_figures import alternative_figures
 from planner.report.explanation_text import limit_name
 from planner.report.frontier_figure import frontier_figure
-from planner.report.plan_figures import Figure, Table, bill_figure, memory_figure
+from planner.report.plan_figures import Figure, Table, alternative_figures, bill_figure, memory_figure
 from planner.report.report_page import Fact, Group, analysis_groups, deadline_of
-from planner.report.sweep_text import format_difference, shown_difference
+from planner.report.what_if_text import format_difference, shown_difference
 from planner.results.explanation import Explanation
 from planner.results.fleet import Service
 from planner.results.plan import Plan

@@ -14,8 +14,15 @@ from planner.report.explanation_text import (
     settings,
     step_lines,
 )
-from planner.report.sweep_text import describe_setting, format_difference, shown_difference, shown_differences
-from planner.report.what_if_text import is_same, table_lines, with_choice
+from planner.report.what_if_text import (
+    describe_setting,
+    format_difference,
+    is_same,
+    shown_difference,
+    shown_differences,
+    table_lines,
+    with_choice,
+)
 from planner.report.words import line_room
 from planner.results.explanation import Alternative, Explanation, LimitSensitivity, ServiceReasons, WhyNot
 from planner.results.fleet import Service

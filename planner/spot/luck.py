@@ -155,27 +155,27 @@ def draw_lucks(requests: Sequence[LuckRequest], stream: int = 0) -> list[Luck]:
     kinds: dict[tuple[Grid, int, int, bool], list[int]] = {}
     for place, request in enumerate(requests):
         kinds.setdefault(request.part.kind, []).append(place)
-    found: dict[int, Luck] = {}
+    lucks: dict[int, Luck] = {}
     for (grid, *_), places in kinds.items():
         for first in range(0, len(places), DRAWN_TOGETHER):
             keep_going()
             block = places[first : first + DRAWN_TOGETHER]
             asked = [requests[place].part for place in block]
             chain = build_chain_for([request.curve for request in asked], grid)
-            found.update(zip(block, _Runs(asked, chain, _actions(chain, grid.ticks)).play(stream), strict=True))
-    return [found[place].times(request.parts) for place, request in enumerate(requests)]
+            lucks.update(zip(block, _Runs(asked, chain, _actions(chain, grid.ticks)).play(stream), strict=True))
+    return [lucks[place].times(request.parts) for place, request in enumerate(requests)]
 
 
 def _actions(chain: MarkovChain, ticks: int) -> NDArray[np.int8]:
     """Return the best action of each run (b) at each time left and slack in each state, (b, ticks, 2M + U, points)."""
     induction = FollowedInduction if chain.mix.shape[2] > 2 * chain.states + 2 * chain.ups else BackwardInduction
     backward, (count, points), m, ups = induction(chain, counts=DOLLARS), chain.slack.shape, chain.states, chain.ups
-    found = np.empty((count, ticks, 2 * m + ups, points), dtype=np.int8)
+    actions = np.empty((count, ticks, 2 * m + ups, points), dtype=np.int8)
     for number in range(ticks):
         moment = backward.step()
         idle = moment.idle
         width = idle.shape[2]
-        rows = found[:, number]
+        rows = actions[:, number]
         rows[:, :m, :width] = idle
         rows[:, m : 2 * m, :width] = np.where(moment.leaves_demand, idle, Action.ON_DEMAND)
         rows[:, 2 * m :, :width] = np.where(moment.leaves_spot, idle[:, :ups], Action.SPOT)
@@ -183,7 +183,7 @@ def _actions(chain: MarkovChain, ticks: int) -> NDArray[np.int8]:
         with_work = chain.slack[:, :width] < moment.hours_left[:, None] - ROUNDING_HOURS
         for row, last in zip(rows, np.maximum(with_work.sum(axis=1) - 1, 0).tolist(), strict=True):
             row[:, last + 1 :] = row[:, last : last + 1]
-    return found
+    return actions
 
 
 @lru_cache(maxsize=2)
@@ -248,7 +248,7 @@ class _Runs:
                 self._act()
                 self._advance()
         arrays = (self.hours, self.paid[Action.SPOT], self.paid[Action.ON_DEMAND], self.interruptions)
-        return [Luck(*each) for each in zip(*(array.reshape(-1, RUNS) for array in arrays), strict=True)]
+        return [Luck(*luck) for luck in zip(*(array.reshape(-1, RUNS) for array in arrays), strict=True)]
 
     def _drawn(self, numbers: Floats, at: Integers) -> Floats:
         """Return the numbers of runs (n,) for their next change; once all are taken, those of another run."""
@@ -331,5 +331,5 @@ def age_in_band(rate: Floats, width: Floats, place: Floats) -> Floats:
     An age is as likely as a duration is to reach it.
     """
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-        found = np.where(rate > 0, -np.log1p(place * np.expm1(-rate * width)) / rate, place * width)
-    return np.asarray(found)
+        age = np.where(rate > 0, -np.log1p(place * np.expm1(-rate * width)) / rate, place * width)
+    return np.asarray(age)

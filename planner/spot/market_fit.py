@@ -61,10 +61,10 @@ def fit_ages(hours: Floats, censored: Flags, most_bands: int = MAX_BANDS, step_h
             for borders in combinations(range(1, limits.size - 1), bands - 1)
             if (np.diff(limits[list(borders)]) >= least_hours).all()
         ]
-        found = _maximise_likelihood(inner, ended_by, spent_by)
-        if found is None:
+        better = _maximise_likelihood(inner, ended_by, spent_by)
+        if better is None:
             break
-        chosen, gain = found
+        chosen, gain = better
         if bands > 2 and gain - best_gain <= math.log(ends):  # another band costs an edge and a rate
             break
         best, best_gain = chosen, gain
@@ -196,13 +196,13 @@ def fit_falling_rate(runs: Sequence[UpTimes], gap_hours: float) -> FallingRate:
     return FallingRate(float(scales[best]), float(factors[best]))
 
 
-def zone_factor(one: UpTimes, shape: FallingRate) -> float:
+def zone_factor(zone: UpTimes, shape: FallingRate) -> float:
     """Return the factor of one zone, drawn towards that of all with the weight of `ZONE_WEIGHT` ends.
 
     10 ends where 20 were expected by a factor of 1: (10 + 5) / (20 + 5) = 0.6.
     """
-    exposed = float(np.log1p(one.hours / shape.scale_hours).sum())
-    ends = float((~one.censored).sum())
+    exposed = float(np.log1p(zone.hours / shape.scale_hours).sum())
+    ends = float((~zone.censored).sum())
     return (ends + ZONE_WEIGHT) / (exposed + ZONE_WEIGHT / shape.factor)
 
 
@@ -363,8 +363,8 @@ def with_mean(ages: Ages, hours: float) -> Ages:
 
 def pool_runs(traces: Sequence[Trace], instances: int) -> MarketDurations:
     """Return the runs of all traces whose beginning was observed."""
-    each = [trace.runs(instances, with_first=False) for trace in traces]
-    return MarketDurations(*(np.concatenate(column) for column in zip(*each, strict=True)))
+    runs = [trace.runs(instances, with_first=False) for trace in traces]
+    return MarketDurations(*(np.concatenate(column) for column in zip(*runs, strict=True)))
 
 
 def poisson_quantile(ends: float, probability: float) -> float:
@@ -416,8 +416,8 @@ def fit_durations(hours: Floats, censored: Flags, step_hours: float, ages: Ages 
 def _moved(fit: DurationFit, ages: Ages) -> DurationFit:
     """Return a fit with other rates and their mean; its intervals are widened where they do not hold these."""
 
-    def around(value: float, one: IntervalEstimate) -> IntervalEstimate:
-        return IntervalEstimate(value, min(one.low, value), max(one.high, value))
+    def around(value: float, estimate: IntervalEstimate) -> IntervalEstimate:
+        return IntervalEstimate(value, min(estimate.low, value), max(estimate.high, value))
 
     rates = tuple(around(*pair) for pair in zip(ages.rates, fit.rates, strict=True))
     return replace(fit, ages=ages, mean_hours=around(ages.mean(), fit.mean_hours), rates=rates)
@@ -481,8 +481,8 @@ def _check(observed: Sequence[ObservedTrace], runs: MarketDurations, instances: 
     hours, most = sum(trace.hours for trace in observed), max((trace.most_machines for trace in observed), default=0)
     machines = "1 machine was" if instances == 1 else f"{instances} machines were"
     if instances > most:
-        what = f"{machines} never available together, at most {most}" if most else "no machine was ever available"
-        raise InputError([Fault(name, 0, "", what, "fit fewer instances" if most else "give other traces")])
+        wrong = f"{machines} never available together, at most {most}" if most else "no machine was ever available"
+        raise InputError([Fault(name, 0, "", wrong, "fit fewer instances" if most else "give other traces")])
     ups, outages = int((~runs.up_censored).sum()), int((~runs.down_censored).sum())
     if min(ups, outages) >= MIN_ENDS_TO_FIT:
         return
@@ -495,14 +495,14 @@ def _check(observed: Sequence[ObservedTrace], runs: MarketDurations, instances: 
         fix += f"; or give mean_up_hours: {stay:.3g}, the mean of single machines, and an availability"
     elif most > instances:
         fix += f"; or fit more instances, of which up to {most} were available"
-    what = f"{machines} available {sum(trace.availability * trace.hours for trace in observed):.1f} of {hours:.1f} h"
+    wrong = f"{machines} available {sum(trace.availability * trace.hours for trace in observed):.1f} of {hours:.1f} h"
     counts = f"{_count(ups, 'up-time')} and {_count(outages, 'outage')}"
-    what += f", with {counts} observed from beginning to end: too few for a fit"
-    raise InputError([Fault(name, 0, "", what, fix)])
+    wrong += f", with {counts} observed from beginning to end: too few for a fit"
+    raise InputError([Fault(name, 0, "", wrong, fix)])
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number or 'no'} {what}{'' if number == 1 else 's'}"
+def _count(number: int, noun: str) -> str:
+    return f"{number or 'no'} {noun}{'' if number == 1 else 's'}"
 
 
 # The market of a group of zones fitted to what was observed of them: stays, outages of all zones, chance to move on.
@@ -565,8 +565,8 @@ def fit_zones(group: ZoneGroup) -> ZoneFit:
     moves = int(hops(zone).sum())
     losses = moves + int(((zone[:-1] > 0) & (zone[1:] == 0)).sum())
     if not runs.up_hours.sum() > 0 or not losses:
-        what = f"{losses} losses of machines were observed in {group.up.shape[1] * group.gap_hours:.0f} h: too few"
-        raise InputError([Fault(" + ".join(group.names), 0, "", what, "give longer traces")])
+        wrong = f"{losses} losses of machines were observed in {group.up.shape[1] * group.gap_hours:.0f} h: too few"
+        raise InputError([Fault(" + ".join(group.names), 0, "", wrong, "give longer traces")])
     up = fit_ages(runs.up_hours, runs.up_censored, step_hours=group.gap_hours)
     instant = min(moves, losses - PRIOR_ENDS) / losses  # an outage of all zones is possible, seen or not
     spent = np.bincount(zone, minlength=len(group.names) + 1)[1:]
@@ -607,5 +607,7 @@ def _fit_outages(group: ZoneGroup, runs: MarketDurations) -> Ages:
 
 def _single_outages(group: ZoneGroup) -> tuple[Floats, Flags]:
     """Return the hours of the outages of every zone, and which of them are censored."""
-    each = [group.trace(zone).runs(1, with_first=False) for zone in range(len(group.names))]
-    return np.concatenate([runs.down_hours for runs in each]), np.concatenate([runs.down_censored for runs in each])
+    zone_runs = [group.trace(zone).runs(1, with_first=False) for zone in range(len(group.names))]
+    return np.concatenate([runs.down_hours for runs in zone_runs]), np.concatenate(
+        [runs.down_censored for runs in zone_runs]
+    )

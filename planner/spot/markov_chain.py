@@ -360,14 +360,14 @@ def grid_of(part: CurveRequest, fineness: Fineness, asked_ticks: float = math.in
     finer = math.sqrt((hours - run.restart_hours) / run.work_hours / WORKS_IN_TICKS) * by_work
     while long and by_work < finer * (1 - SAME_FIGURE) and by_work <= most:
         by_work *= math.sqrt(2)
-    found = by_work = min(by_work, asked_ticks)
-    while found < min(part.resolving_ticks * (1 - SAME_FIGURE), fineness.most_ticks):
-        found *= math.sqrt(2)
-    if not long or found > max(by_work, MOST_EVEN_TICKS):
-        return Grid(round(found), fineness.points)
-    step = max(1, round(found / 32))
-    cells = max(1, round(found * beyond / hours / step)) * step
-    return Grid(round(found), cells + len(_start_of_axis(run.restart_hours, part.slack_hours)) + 1)
+    ticks = by_work = min(by_work, asked_ticks)
+    while ticks < min(part.resolving_ticks * (1 - SAME_FIGURE), fineness.most_ticks):
+        ticks *= math.sqrt(2)
+    if not long or ticks > max(by_work, MOST_EVEN_TICKS):
+        return Grid(round(ticks), fineness.points)
+    step = max(1, round(ticks / 32))
+    cells = max(1, round(ticks * beyond / hours / step)) * step
+    return Grid(round(ticks), cells + len(_start_of_axis(run.restart_hours, part.slack_hours)) + 1)
 
 
 def resolved_rate(states: SpotStates) -> float:

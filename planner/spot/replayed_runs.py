@@ -98,7 +98,7 @@ def replay(
     parts = []
     for first in range(0, runs, RUNS_PER_BLOCK):
         block = slice(first, first + RUNS_PER_BLOCK)
-        by_tick = (np.ascontiguousarray(each[block].T) for each in (ages, up))
+        by_tick = (np.ascontiguousarray(array[block].T) for array in (ages, up))
         state = _ReplayState(run, work[block], *by_tick)
         state.play(policy, tick_hours, deadline_hours, sold)
         if sold:
@@ -375,16 +375,16 @@ def lower_bound_usd(
     for _ in range(MAX_ROUNDS):
         if not active.size:
             break
-        low, low_usd, high, high_usd = (each[active] for each in (least, least_usd, most, most_usd))
+        low, low_usd, high, high_usd = (array[active] for array in (least, least_usd, most, most_usd))
         price = (high_usd - low_usd) / (high - low)
         edge = low_usd + price * (work_hours[active] - low)
         hours, usd = _best_response(kinds, standing, path[:, :, active], price)
-        found = usd + price * (work_hours[active] - hours)
-        bound[active] = np.maximum(bound[active], found)
+        dual = usd + price * (work_hours[active] - hours)
+        bound[active] = np.maximum(bound[active], dual)
         enough = hours >= work_hours[active]
         most[active], most_usd[active] = np.where(enough, hours, high), np.where(enough, usd, high_usd)
         least[active], least_usd[active] = np.where(enough, low, hours), np.where(enough, low_usd, usd)
-        active = active[edge - found > DUAL_TOLERANCE * edge]
+        active = active[edge - dual > DUAL_TOLERANCE * edge]
     return bound
 
 
@@ -452,10 +452,10 @@ def _best_response(
     return best[1], best[0] + price * best[1]
 
 
-def _lower_net_cost(one: tuple[Floats, Floats], other: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
+def _lower_net_cost(first: tuple[Floats, Floats], second: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
     """Return the one of two schedules (net, hours of work) with the lower net, run by run."""
-    less = other[0] < one[0]
-    return np.where(less, other[0], one[0]), np.where(less, other[1], one[1])
+    less = second[0] < first[0]
+    return np.where(less, second[0], first[0]), np.where(less, second[1], first[1])
 
 
 # The offline optimum of a run: its least cost if the whole path of the market is known; no policy can beat it.

@@ -378,12 +378,12 @@ def group_zones(traces: Sequence[Trace], instances: int = 1, usd_per_hour: Seque
     faults = []
     for trace in traces[1:]:
         if abs(trace.gap_seconds - first.gap_seconds) > MAX_STEP_DIFFERENCE * first.gap_seconds:
-            what = f"a step of {trace.gap_seconds:g} s, but {first.name} has one of {first.gap_seconds:g} s"
-            faults.append(Fault(trace.name, 0, "", what, "give zones that were observed at the same times"))
+            wrong = f"a step of {trace.gap_seconds:g} s, but {first.name} has one of {first.gap_seconds:g} s"
+            faults.append(Fault(trace.name, 0, "", wrong, "give zones that were observed at the same times"))
         elif trace.available.size != first.available.size:
-            what = f"{trace.available.size:,} steps, but {first.name} has {first.available.size:,}"
+            wrong = f"{trace.available.size:,} steps, but {first.name} has {first.available.size:,}"
             fix = "cut both to the time that they share: zones fail together, so their times must agree"
-            faults.append(Fault(trace.name, 0, "", what, fix))
+            faults.append(Fault(trace.name, 0, "", wrong, fix))
     raise_faults(faults)
     usd = np.ones(len(traces)) if usd_per_hour is None else np.asarray(usd_per_hour, dtype=float)
     return ZoneGroup(

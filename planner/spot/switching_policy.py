@@ -151,7 +151,7 @@ def policies_of_pass(
     keys = [(up, band, running) for running in (Action.WAIT, Action.ON_DEMAND) for up, band in bands]
     keys += [(True, band, Action.SPOT) for band in range(ups)]
     keys = keys[:ups] if only_starts else keys
-    found: list[list[tuple[float, list[Row]]]] = [[] for _ in requests]
+    tables: list[list[tuple[float, list[Row]]]] = [[] for _ in requests]
     if grid:
         steps, chain = grid.ticks, build_chain_for([request.part for request in requests], grid)
         induction = FollowedInduction if zones else BackwardInduction
@@ -160,10 +160,10 @@ def policies_of_pass(
         for number in range(1, steps + 1):
             moment = backward.step()
             if (steps - number) % every == 0:  # the last row is the whole time
-                for table, left, rows in zip(found, moment.hours_left, _rows(moment, chain, len(keys)), strict=True):
+                for table, left, rows in zip(tables, moment.hours_left, _rows(moment, chain, len(keys)), strict=True):
                     table.append((float(f"{left:.6g}"), rows))
     else:
-        found = [[(request.guaranteed_hours, [((-np.inf, Action.ON_DEMAND),)] * len(keys))] for request in requests]
+        tables = [[(request.guaranteed_hours, [((-np.inf, Action.ON_DEMAND),)] * len(keys))] for request in requests]
     return [
         SwitchingPolicy(
             guard=DeadlineGuard.of(request.run, tick_hours),
@@ -174,7 +174,7 @@ def policies_of_pass(
             hours_left=tuple(hours for hours, _ in table),
             rows={key: tuple(rows[number] for _, rows in table) for number, key in enumerate(keys)},
         )
-        for request, table in zip(requests, found, strict=True)
+        for request, table in zip(requests, tables, strict=True)
     ]
 
 
@@ -220,15 +220,15 @@ def _rows(moment: TimeSlice, chain: MarkovChain, count: int) -> list[list[Row]]:
     axis = slack[:, : actions.shape[2]]
     alive = axis < moment.hours_left[:, None] - ROUNDING_HOURS
     changes = (actions[..., 1:] != actions[..., :-1]) & alive[:, None, 1:]
-    found: list[list[list[tuple[float, int]]]] = [
+    rows_of_runs: list[list[list[tuple[float, int]]]] = [
         [[(-math.inf, action)] for action in run] for run in actions[..., 0].tolist()
     ]
     run, row, at = np.nonzero(changes)
     middles = (slack[run, at] + slack[run, at + 1]) / 2
     places = zip(run.tolist(), row.tolist(), middles.tolist(), actions[run, row, at + 1].tolist(), strict=True)
     for of_run, of_row, middle, action in places:
-        found[of_run][of_row].append((round(middle, TABLE_DIGITS), action))
-    return [[tuple(switches) for switches in rows] for rows in found]
+        rows_of_runs[of_run][of_row].append((round(middle, TABLE_DIGITS), action))
+    return [[tuple(switches) for switches in rows] for rows in rows_of_runs]
 
 
 # Cost against time: the least of several curves as steps, and one curve as straight pieces.
@@ -298,13 +298,13 @@ def straight_pieces(table: StartTable, begin: float, end: float) -> list[CurvePi
     falls = np.diff(usd) < 0
     starts = np.flatnonzero(falls & ~np.append(False, falls[:-1]))
     ends = np.flatnonzero(falls & ~np.append(falls[1:], False)) + 1
-    found = []
+    pieces = []
     for first, last in zip(starts.tolist(), ends.tolist(), strict=True):
         kept = [first + place for place in _thinned(hours[first : last + 1], usd[first : last + 1])]
         for left, right in itertools.pairwise(kept):
             along, costs = (values[[left, right]].tolist() for values in (hours, usd))
-            found.append(CurvePiece(tuple(along), tuple(costs)))
-    return found
+            pieces.append(CurvePiece(tuple(along), tuple(costs)))
+    return pieces
 
 
 def _sample_hours(table: StartTable, begin: float, end: float) -> Floats:

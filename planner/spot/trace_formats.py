@@ -55,8 +55,8 @@ def read_counts_json(text: str, file: str, name: str) -> Trace:
     bad = [i for i, count in enumerate(data) if not _is_count(count)]
     if bad:
         many = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
-        what = f"{_abbreviate(data[bad[0]])} is not a number of machines{many}"
-        faults.append(document.fault(("data", bad[0]), what, "whole numbers of 0 or more, one per step"))
+        wrong = f"{_abbreviate(data[bad[0]])} is not a number of machines{many}"
+        faults.append(document.fault(("data", bad[0]), wrong, "whole numbers of 0 or more, one per step"))
     if not faults:
         faults = _length_faults(len(data), float(gap), file, document.line(("data",)), "data")
     raise_faults(faults)
@@ -70,11 +70,11 @@ def is_frame(trace: object) -> bool:
 
 def read_frame(frame: Any, name: str) -> list[Trace]:
     """Return the traces of a data frame with the columns of a CSV file; `name` is what faults name."""
-    found = read_table(frame.to_csv(index=False), name, name)
-    if found is None:
+    traces = read_table(frame.to_csv(index=False), name, name)
+    if traces is None:
         fix = "give time_seconds and available, date and availability, or the columns of another CSV format"
         raise InputError([Fault(name, 0, "", f"no trace has the columns {', '.join(map(str, frame.columns))}", fix)])
-    return found
+    return traces
 
 
 def read_table(text: str, file: str, name: str) -> list[Trace] | None:
@@ -109,8 +109,10 @@ def _dates_as_seconds(body: Rows, file: str) -> Rows:
             moment = date if date.tzinfo else date.replace(tzinfo=datetime.UTC)
             rows.append((line, dict(zip(_TIMES, (repr(moment.timestamp()), count), strict=True))))
         except ValueError:
-            what = f"{_abbreviate(text)} is not a date"
-            faults.append(Fault(file, line, "date", what, "write 2024-05-01T12:30:00, in UTC unless it says otherwise"))
+            wrong = f"{_abbreviate(text)} is not a date"
+            faults.append(
+                Fault(file, line, "date", wrong, "write 2024-05-01T12:30:00, in UTC unless it says otherwise")
+            )
     raise_faults(faults)
     return rows
 
@@ -130,17 +132,17 @@ def _periods_as_run_lengths(body: Rows, file: str) -> Rows:
         known = zones.setdefault(name, (line, gap))[1]
         at = ends.get(name, 0)
         if length is None or length < 1 or length != int(length):
-            what = f"{_abbreviate(steps)} is not a number of steps"
-            faults.append(Fault(file, line, "steps", what, "whole numbers of 1 or more"))
+            wrong = f"{_abbreviate(steps)} is not a number of steps"
+            faults.append(Fault(file, line, "steps", wrong, "whole numbers of 1 or more"))
         elif machines is None or not 0 <= machines <= MAX_MACHINES or machines != int(machines):
-            what = f"{_abbreviate(count)} is not a number of machines"
-            faults.append(Fault(file, line, "available", what, "whole numbers of 0 or more"))
+            wrong = f"{_abbreviate(count)} is not a number of machines"
+            faults.append(Fault(file, line, "available", wrong, "whole numbers of 0 or more"))
         elif begin != at:
-            what = f"begins at step {_abbreviate(first)}, but {at} steps of {name or 'it'} came before"
-            faults.append(Fault(file, line, "first_step", what, "give the periods of a zone in order, without a gap"))
+            wrong = f"begins at step {_abbreviate(first)}, but {at} steps of {name or 'it'} came before"
+            faults.append(Fault(file, line, "first_step", wrong, "give the periods of a zone in order, without a gap"))
         elif known != gap:
-            what = f"{_abbreviate(gap)} s, but {_abbreviate(known)} s above"
-            faults.append(Fault(file, line, "gap_seconds", what, "one step for all rows of a zone"))
+            wrong = f"{_abbreviate(gap)} s, but {_abbreviate(known)} s above"
+            faults.append(Fault(file, line, "gap_seconds", wrong, "one step for all rows of a zone"))
         else:
             ends[name] = at + int(length)
             pieces.setdefault(name, []).append(f"{int(machines)}x{int(length)}")
@@ -161,16 +163,18 @@ def _run_lengths(body: Rows, file: str) -> list[Trace]:
         name = cells.get("trace_id") or f"line {line}"
         gap = _number(cells.get("step_s", ""))
         counts, wrong = _decode_run_lengths(cells.get("availability_rle", ""))
-        found = _gap_faults(gap if gap is not None else cells.get("step_s") or None, file, line, f"{name}: step_s")
+        row_faults = _gap_faults(gap if gap is not None else cells.get("step_s") or None, file, line, f"{name}: step_s")
         if wrong:
-            found.append(Fault(file, line, f"{name}: availability_rle", wrong, "write count x steps as in 64x12;63x3"))
-        elif not found and gap is not None:
-            found = _length_faults(counts.size, gap, file, line, name)
+            row_faults.append(
+                Fault(file, line, f"{name}: availability_rle", wrong, "write count x steps as in 64x12;63x3")
+            )
+        elif not row_faults and gap is not None:
+            row_faults = _length_faults(counts.size, gap, file, line, name)
         if name in names:
-            found.append(Fault(file, line, name, "two traces have this name", "rename one, or leave it out"))
+            row_faults.append(Fault(file, line, name, "two traces have this name", "rename one, or leave it out"))
         names.add(name)
-        faults += found
-        if not found and gap is not None:
+        faults += row_faults
+        if not row_faults and gap is not None:
             traces.append(Trace(name, gap, counts))
     raise_faults(faults)
     return traces
@@ -204,14 +208,14 @@ def _counts_over_time(body: Rows, file: str, name: str) -> Trace:
     for line, cells in body:
         time, count = (_number(cells.get(column, "")) for column in _TIMES)
         if time is None:
-            what = f"{_abbreviate(cells.get('time_seconds', ''))} is not a time"
-            faults.append(Fault(file, line, "time_seconds", what, "give seconds"))
+            wrong = f"{_abbreviate(cells.get('time_seconds', ''))} is not a time"
+            faults.append(Fault(file, line, "time_seconds", wrong, "give seconds"))
         elif time <= before:
-            what = f"{time:.15g} s does not come after {before:.15g} s"
-            faults.append(Fault(file, line, "time_seconds", what, "sort the rows, each time once"))
+            wrong = f"{time:.15g} s does not come after {before:.15g} s"
+            faults.append(Fault(file, line, "time_seconds", wrong, "sort the rows, each time once"))
         if count is None or not _is_count(count):
-            what = f"{_abbreviate(cells.get('available', ''))} is not a number of machines"
-            faults.append(Fault(file, line, "available", what, "whole numbers of 0 or more"))
+            wrong = f"{_abbreviate(cells.get('available', ''))} is not a number of machines"
+            faults.append(Fault(file, line, "available", wrong, "whole numbers of 0 or more"))
         before = time if time is not None else before
         times.append(before)
         counts.append(count if count is not None else 0.0)
@@ -224,8 +228,8 @@ def _counts_over_time(body: Rows, file: str, name: str) -> Trace:
     step = max(float(gaps.min()), MIN_GAP_SECONDS)
     steps = round((moments[-1] - moments[0]) / step) + 1 if not faults else 0
     if steps > MAX_TRACE_STEPS:
-        what = f"{steps:,} steps of {step:.3g} s are more than the {MAX_TRACE_STEPS:,} that can be read"
-        faults = [Fault(file, 1, "time_seconds", what, "give a part of it, or fewer observations")]
+        wrong = f"{steps:,} steps of {step:.3g} s are more than the {MAX_TRACE_STEPS:,} that can be read"
+        faults = [Fault(file, 1, "time_seconds", wrong, "give a part of it, or fewer observations")]
     faults = faults or _length_faults(steps, step, file, 1, "")
     raise_faults(faults)
     return Trace(name, step, _forward_fill(moments, np.array(counts), step, steps).astype(np.int64))
@@ -250,8 +254,8 @@ def _gap_faults(gap: Any, file: str, line: int, where: str) -> list[Fault]:
         return [Fault(file, line, where, f"{gap:.3g} s is too short a time between two counts", f"if {meant}")]
     if gap > MAX_GAP_SECONDS:
         meant = f"milliseconds were meant, it is {gap / 1000:.6g}"
-        what = f"{gap:.6g} s is {gap / MAX_GAP_SECONDS:.1f} days from one count to the next"
-        return [Fault(file, line, where, what, f"if {meant}")]
+        wrong = f"{gap:.6g} s is {gap / MAX_GAP_SECONDS:.1f} days from one count to the next"
+        return [Fault(file, line, where, wrong, f"if {meant}")]
     return []
 
 
@@ -359,8 +363,8 @@ def _text(path: Path) -> str:
     except ValueError as error:
         raise InputError([Fault(str(path), 0, "", str(error), "give the traces in several files")]) from None
     except (OSError, EOFError, zlib.error):
-        what = "is a gzip file that cannot be unpacked"
-        raise InputError([Fault(str(path), 0, "", what, "compress it again")]) from None
+        wrong = "is a gzip file that cannot be unpacked"
+        raise InputError([Fault(str(path), 0, "", wrong, "compress it again")]) from None
 
 
 def _check_distinct(traces: list[Trace], file: str) -> list[Trace]:

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from planner.timetable.timetable_questions import SLOPE_HOURS as SLOPE_HOURS
     from planner.timetable.timetable_questions import ShiftedJob as ShiftedJob
     from planner.timetable.timetable_questions import TurnProgram as TurnProgram
+    from planner.timetable.timetable_questions import explain_over_time as explain_over_time
+    from planner.timetable.timetable_questions import explain_timetable as explain_timetable
+    from planner.timetable.timetable_questions import shared_limit_costs as shared_limit_costs
     from planner.timetable.timetable_questions import shift_timetable as shift_timetable
-    from planner.timetable.timetable_reasons import explain_over_time as explain_over_time
-    from planner.timetable.timetable_reasons import explain_timetable as explain_timetable
-    from planner.timetable.timetable_reasons import shared_limit_costs as shared_limit_costs
     from planner.timetable.timetable_result import MOST_JOBS as MOST_JOBS
     from planner.timetable.timetable_result import ReportedPlan as ReportedPlan
     from planner.timetable.timetable_result import TimetablePlan as TimetablePlan
@@ -47,7 +47,6 @@ _NAMES_BY_MODULE = {
         "without_reservations",
     ),
     "planner.timetable.timetable_problem": ("UNITS_PER_USD",),
-    "planner.timetable.timetable_reasons": ("explain_over_time", "explain_timetable", "shared_limit_costs"),
     "planner.timetable.timetable_result": (
         "MOST_JOBS",
         "ReportedPlan",
@@ -63,6 +62,9 @@ _NAMES_BY_MODULE = {
         "SLOPE_HOURS",
         "ShiftedJob",
         "TurnProgram",
+        "explain_over_time",
+        "explain_timetable",
+        "shared_limit_costs",
         "shift_timetable",
     ),
     "planner.timetable.timetable_text": ("end_text", "moment_text", "render_timetable", "timetable_sections"),

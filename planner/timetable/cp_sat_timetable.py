@@ -150,9 +150,9 @@ class TimetableModel:
         """Add the budget of every period: what a task spends in it is its rate times its minutes inside."""
         for number, period in enumerate(self.problem.periods):
             spent = [
-                one
+                dollars
                 for index in range(len(self.problem.tasks))
-                if (one := self._spent(index, number, period.start, period.end)) is not None
+                if (dollars := self._spent(index, number, period.start, period.end)) is not None
             ]
             if spent:
                 self.model.add(sum(spent) + self._lots_paid(period) <= period.amount)

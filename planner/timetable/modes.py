@@ -97,18 +97,18 @@ def job_modes(
     tables = screens_of_job(prepared, index, further)
     if keep is not None:
         tables = [keep(index, table) for table in tables]
-    keeps_ties, found = has_near_ties(prepared.scenario), list[tuple[Mode, ModeSource]]()
+    keeps_ties, pairs = has_near_ties(prepared.scenario), list[tuple[Mode, ModeSource]]()
     for screened in tables:
-        found += _modes_of_rows(
+        pairs += _modes_of_rows(
             prepared, screened, _useful_rows(prepared, screened, shared, keeps_ties), shared, horizon
         )
     # Of equal modes the first stays.
-    found.sort(key=lambda pair: int(pair[1].screened.table.lossiness[pair[1].row]))
-    found = _with_ranks(prepared, found)
+    pairs.sort(key=lambda pair: int(pair[1].screened.table.lossiness[pair[1].row]))
+    pairs = _with_ranks(prepared, pairs)
     deadline = prepared.scenario.jobs[index].planned_deadline_hours
     by = None if deadline is None else 60 * deadline
-    kept, needed = split_modes([mode for mode, _ in found], keeps_ties, by)
-    return JobModes(tuple(found[place][0] for place in kept), tuple(found[place][1] for place in kept), needed)
+    kept, needed = split_modes([mode for mode, _ in pairs], keeps_ties, by)
+    return JobModes(tuple(pairs[place][0] for place in kept), tuple(pairs[place][1] for place in kept), needed)
 
 
 def has_near_ties(scenario: Scenario) -> bool:
@@ -116,7 +116,7 @@ def has_near_ties(scenario: Scenario) -> bool:
     return scenario.objective_kind == "cost" and scenario.near_tie_usd(1.0) > 0
 
 
-def _with_ranks(prepared: PreparedScenario, found: list[tuple[Mode, ModeSource]]) -> list[tuple[Mode, ModeSource]]:
+def _with_ranks(prepared: PreparedScenario, pairs: list[tuple[Mode, ModeSource]]) -> list[tuple[Mode, ModeSource]]:
     """Return the modes with their number in the order of ties: by preference, then by machines, then by pauses.
 
     No sum over the jobs of a later step outweighs one of an earlier step, so that sums of these numbers compare step
@@ -129,7 +129,7 @@ def _with_ranks(prepared: PreparedScenario, found: list[tuple[Mode, ModeSource]]
         table, row, paused = source.screened.table, source.row, min(len(source.pauses), MOST_PAUSES)
         return (int(table.preference[row]) * machines + int(table.instances[row])) * pauses + paused
 
-    return [(replace(mode, rank=rank(source)), source) for mode, source in found]
+    return [(replace(mode, rank=rank(source)), source) for mode, source in pairs]
 
 
 def screens_of_job(prepared: PreparedScenario, index: int, further: Guarantees = ()) -> list[ScreenedCandidates]:
@@ -165,7 +165,10 @@ def guarantees_of_job(
     if not first.spot:
         return [(room, first)]
     parts = dict.fromkeys((*SHORTER_GUARANTEES, _own_part(prepared, index)))
-    lengths = {*(minutes_down(room * part) for part in parts), *(one for one in further if 0 < one < 60 * room)}
+    lengths = {
+        *(minutes_down(room * part) for part in parts),
+        *(length for length in further if 0 < length < 60 * room),
+    }
     return [(room, first), *((minutes / 60, within(minutes / 60)) for minutes in sorted(lengths, reverse=True))]
 
 
@@ -289,7 +292,7 @@ def modes_of(prepared: PreparedScenario, table: CandidateTable, share: Floats, s
     typical = [(resource, peak.used(table).tolist()) for peak, resource in shared.typical]
     columns = (table.offer, table.provider, table.gpus, table.instances, table.recipe, table.rented_h)
     rows = zip(*(column.tolist() for column in (late_hours, late_usd, usd, *columns)), strict=True)
-    found = []
+    modes = []
     for row, (hours, most_usd, paid, place, provider, gpus, instances, recipe, rented) in enumerate(rows):
         minutes = max(1, minutes_up(hours))
         needs = [(resource, limit.need(used[row])) for resource, limit, used in peaks if used[row]]
@@ -303,7 +306,7 @@ def modes_of(prepared: PreparedScenario, table: CandidateTable, share: Floats, s
             uses.append((shared.budget, usd_units_up(most_usd)))
         if place in shared.hours_left:
             uses.append((shared.hours_left[place], minutes_up(rented)))
-        found.append(
+        modes.append(
             Mode(
                 f"{table.offers[place]}#{recipe}",
                 minutes,
@@ -315,7 +318,7 @@ def modes_of(prepared: PreparedScenario, table: CandidateTable, share: Floats, s
                 unused=max(0.0, minutes - 60 * hours),
             )
         )
-    return found
+    return modes
 
 
 def _in_windows(mode: Mode, prepared: PreparedScenario, place: int, horizon: int) -> Iterator[Mode]:
@@ -557,14 +560,14 @@ def _check_windows(prepared: PreparedScenario, jobs: tuple[JobModes, ...], horiz
             (last - first for offer in offers for first, last in open_times(offer.available, horizon)), default=0
         )
         needed = float(table.late_hours(table.share_low).min())
-        what = f"{job.name} takes {needed:.1f} h at least, and no window is longer than {longest / 60:.1f} h"
+        wrong = f"{job.name} takes {needed:.1f} h at least, and no window is longer than {longest / 60:.1f} h"
         if job.can_resume and not scenario.limits.budgets:
-            what += ", nor do several together hold it by the end"
+            wrong += ", nor do several together hold it by the end"
         else:
             why = "budgets by period" if job.can_resume else "checkpoints of weights alone"
-            what += f"; with {why} it cannot pause between two"
+            wrong += f"; with {why} it cannot pause between two"
         fix = "lengthen `available` of its offers, or add a machine that is always there"
-        faults.append(Fault(scenario.name, 0, f"jobs.{job.name}.work", what, fix))
+        faults.append(Fault(scenario.name, 0, f"jobs.{job.name}.work", wrong, fix))
     raise_faults(faults, ScenarioError)
 
 

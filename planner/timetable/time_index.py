@@ -118,7 +118,7 @@ def periods_together(problem: Timetable, first: Sequence[int], last: Sequence[in
     to refute: four runs of $200 with $2.50 a month.
     """
     runs = consecutive_periods(problem)
-    found: dict[frozenset[int], int] = {}
+    amounts: dict[frozenset[int], int] = {}
     for start, end in sorted(set(zip(first, last, strict=True))):
         for run in runs:
             if not run[0].start <= start <= end <= run[-1].end:
@@ -127,8 +127,8 @@ def periods_together(problem: Timetable, first: Sequence[int], last: Sequence[in
             if within:
                 inside = zip(first, last, strict=True)
                 tasks = [k for k, (a, b) in enumerate(inside) if within[0].start <= a and b <= within[-1].end]
-                found[frozenset(tasks)] = sum(period.amount for period in within)
-    return list(found.items())
+                amounts[frozenset(tasks)] = sum(period.amount for period in within)
+    return list(amounts.items())
 
 
 def consecutive_periods(problem: Timetable) -> list[list[Period]]:
@@ -281,13 +281,13 @@ def _below(columns: list[Column], tasks: int, incumbent: int | None) -> list[Col
     return [column for column in columns if column.cost - least[column.task] <= room]
 
 
-def _mode(problem: Timetable, one: Column) -> Mode:
-    return problem.tasks[one.task].modes[one.mode]
+def _mode(problem: Timetable, column: Column) -> Mode:
+    return problem.tasks[column.task].modes[column.mode]
 
 
-def _held(mode: Mode, one: Column, start: int, end: int) -> int:
+def _held(mode: Mode, column: Column, start: int, end: int) -> int:
     """Return the least minutes in [start, end) over the starts of a column."""
-    return min(overlap(at, at + mode.minutes, start, end) for at in (one.first, one.last))
+    return min(overlap(at, at + mode.minutes, start, end) for at in (column.first, column.last))
 
 
 def _rows(family: str, entries: list[tuple[int, int, float]], upper: list[float], lower: float = -INFINITY) -> Rows:
@@ -317,18 +317,18 @@ def _energy_rows(
     number, bucket, held = _held_minutes(problem, columns, np.asarray(edges))
     widths = np.diff(edges).astype(float)
     needs = [dict(mode.needs) for mode in (_mode(problem, column) for column in columns)]
-    for resource, what in enumerate(problem.resources):
+    for resource, shared in enumerate(problem.resources):
         need = np.array([need.get(resource, 0) for need in needs])
         inside = need[number] > 0
         if not inside.any():
             continue
         row, column, value = bucket[inside], number[inside], (held * need[number])[inside].astype(float)
-        upper = what.capacity * widths
-        if what.price is not None:
+        upper = shared.capacity * widths
+        if shared.price is not None:
             row = np.append(row, np.arange(len(widths)))
             column = np.append(column, np.full(len(widths), lot_column[resource]))
             value, upper = np.append(value, -widths), np.zeros(len(widths))
-        yield sparse_rows(f"energy {what.name}", row, column, value, np.full(len(widths), -INFINITY), upper, str)
+        yield sparse_rows(f"energy {shared.name}", row, column, value, np.full(len(widths), -INFINITY), upper, str)
 
 
 def _held_minutes(problem: Timetable, columns: list[Column], edges: Integers) -> tuple[Integers, Integers, Integers]:
@@ -361,7 +361,7 @@ def _held_minutes(problem: Timetable, columns: list[Column], edges: Integers) ->
 
 
 def _pool_rows(problem: Timetable, columns: list[Column], lot_column: dict[int, int]) -> Iterator[Rows]:
-    for pool, what in enumerate(problem.pools):
+    for pool, shared in enumerate(problem.pools):
         entries = [
             (0, number, float(amount))
             for number, column in enumerate(columns)
@@ -375,7 +375,7 @@ def _pool_rows(problem: Timetable, columns: list[Column], lot_column: dict[int, 
             if which == pool
         ]
         if entries:
-            yield _rows(f"pool {what.name}", entries, [float(what.amount)])
+            yield _rows(f"pool {shared.name}", entries, [float(shared.amount)])
 
 
 def _period_rows(problem: Timetable, columns: list[Column], lot_column: dict[int, int]) -> Iterator[Rows]:
@@ -454,7 +454,7 @@ def reduce_to_cost(problem: Timetable, most: int) -> ReducedTimetable:
     """
     places = range(len(problem.tasks))
     alone = [_least_by_mode(problem, index) for index in places]
-    return keep_modes(problem, _modes_below(problem, [tuple(range(len(one))) for one in alone], alone, most))
+    return keep_modes(problem, _modes_below(problem, [tuple(range(len(costs))) for costs in alone], alone, most))
 
 
 def reduce_to_rank(problem: Timetable, most: int) -> ReducedTimetable:
@@ -513,11 +513,11 @@ def _least_by_mode(problem: Timetable, index: int) -> list[int | None]:
     """Return the least dollars and lateness of each mode of a task; None where it has no start."""
     task = problem.tasks[index]
     first, last = (bounds[index] for bounds in time_bounds(problem))
-    found: list[int | None] = []
+    costs: list[int | None] = []
     for mode in task.modes:
         earliest, latest = start_range(task, mode, first, last)
-        found.append(None if latest < earliest else mode.cost + lateness_cost(task, earliest, mode.minutes))
-    return found
+        costs.append(None if latest < earliest else mode.cost + lateness_cost(task, earliest, mode.minutes))
+    return costs
 
 
 def _without_worse_than_nothing(problem: Timetable, index: int, alone: list[int | None]) -> tuple[int, ...]:

@@ -179,28 +179,28 @@ def period_spend(mode: Mode, start: int, period: Period) -> int:
 
 def violations(problem: Timetable, schedule: Schedule) -> list[str]:
     """Return every rule that a schedule breaks, in words; none for a feasible one."""
-    found = _task_violations(problem, schedule)
+    broken = _task_violations(problem, schedule)
     for number, resource in enumerate(problem.resources):
         limit = resource.capacity if resource.price is None else schedule.bought[number]
         if schedule.bought[number] > resource.capacity:
-            found.append(f"{resource.name}: {schedule.bought[number]} bought of {resource.capacity}")
+            broken.append(f"{resource.name}: {schedule.bought[number]} bought of {resource.capacity}")
         if (most := peak_use(problem, schedule, number)) > limit:
-            found.append(f"{resource.name}: {most} in use of {limit}")
+            broken.append(f"{resource.name}: {most} in use of {limit}")
     for group, (capacity, members) in lot_groups(problem).items():
         if (count := sum(schedule.bought[number] for number in members)) > capacity:
-            found.append(f"{group}: {count} bought of {capacity}")
+            broken.append(f"{group}: {count} bought of {capacity}")
     chosen = [schedule.mode(problem, index) for index in range(len(problem.tasks))]
     for number, pool in enumerate(problem.pools):
         used = sum(amount for mode in chosen for which, amount in mode.uses if which == number)
         used += lots_from_pool(problem, schedule.bought, number)
         if used > pool.amount:
-            found.append(f"{pool.name}: {used} used of {pool.amount}")
+            broken.append(f"{pool.name}: {used} used of {pool.amount}")
     for period in problem.periods:
         spent = sum(period_spend(mode, start, period) for mode, start in zip(chosen, schedule.starts, strict=True))
         spent += lots_in_period(problem, schedule.bought, period)
         if spent > period.amount:
-            found.append(f"budget from {period.start} to {period.end}: {spent} of {period.amount}")
-    return found
+            broken.append(f"budget from {period.start} to {period.end}: {spent} of {period.amount}")
+    return broken
 
 
 def lots_from_pool(problem: Timetable, bought: Sequence[int], pool: int) -> int:
@@ -227,20 +227,20 @@ def lot_groups(problem: Timetable) -> dict[str, tuple[int, list[int]]]:
 
 def _task_violations(problem: Timetable, schedule: Schedule) -> list[str]:
     """Return what single tasks and precedence break."""
-    found = []
+    broken = []
     for index, task in enumerate(problem.tasks):
         start, end, mode = schedule.starts[index], schedule.end(problem, index), schedule.mode(problem, index)
         if start < task.release or not mode.may_start(start):
-            found.append(f"{task.name}: starts at {start}")
+            broken.append(f"{task.name}: starts at {start}")
         is_late = task.deadline is not None and end - mode.unused > task.deadline + SAME_MINUTE
         if end > problem.horizon or is_late:
-            found.append(f"{task.name}: ends at {end}")
-        found += [
+            broken.append(f"{task.name}: ends at {end}")
+        broken += [
             f"{task.name}: starts at {start}, {problem.tasks[other].name} ends at {schedule.end(problem, other)}"
             for other, lag in task.after
             if start < schedule.end(problem, other) + lag
         ]
-    return found
+    return broken
 
 
 def peak_use(problem: Timetable, schedule: Schedule, resource: int) -> int:
@@ -397,40 +397,40 @@ def shared_things(
 
     Of the typical stock those limits that are given.
     """
-    limits, found = scenario.limits, SharedThings()
+    limits, shared = scenario.limits, SharedThings()
     if limits.budget_usd is not None:
-        found.budget = found.add_pool(Pool("limits.budget_usd", math.floor(limits.budget_usd * UNITS_PER_USD)))
+        shared.budget = shared.add_pool(Pool("limits.budget_usd", math.floor(limits.budget_usd * UNITS_PER_USD)))
     for limit, most in given_peaks(limits):
         if limit.stays:
-            found.outlay = found.add_pool(Pool(limit.path, math.floor(most * UNITS_PER_USD + 1e-6)))
+            shared.outlay = shared.add_pool(Pool(limit.path, math.floor(most * UNITS_PER_USD + 1e-6)))
             continue
-        found.peaks.append((limit, found.add(Resource(limit.path, limit.capacity(most)))))
+        shared.peaks.append((limit, shared.add(Resource(limit.path, limit.capacity(most)))))
     for place, provider in enumerate(market.providers):
         if provider in limits.quota:
-            found.quota[place] = found.add(Resource(f"limits.quota.{provider}", limits.quota[provider]))
-    found.typical = [(peak, found.add(Resource(f"limits.{peak.key}", int(peak.most)))) for peak in typical]
+            shared.quota[place] = shared.add(Resource(f"limits.quota.{provider}", limits.quota[provider]))
+    shared.typical = [(peak, shared.add(Resource(f"limits.{peak.key}", int(peak.most)))) for peak in typical]
     for budget in limits.budgets:
         amount = math.floor(budget.usd * UNITS_PER_USD)
-        found.periods += [
+        shared.periods += [
             Period(minutes_down(start), minutes_up(end), amount) for start, end in budget.periods(horizon / 60)
         ]
-    _add_offers(found, scenario, market, horizon)
-    return found
+    _add_offers(shared, scenario, market, horizon)
+    return shared
 
 
-def _add_offers(found: SharedThings, scenario: Scenario, market: Market, horizon: int) -> None:
+def _add_offers(shared: SharedThings, scenario: Scenario, market: Market, horizon: int) -> None:
     """Add what each offer has left: machines, hours that are paid for, reservations."""
     for place, (label, offer) in enumerate(zip(market.labels, market.offers, strict=True)):
         if offer.committed_hours is not None:
             pool = Pool(f"hours left of {label}", minutes_down(offer.committed_hours))
-            found.hours_left[place] = found.add_pool(pool)
+            shared.hours_left[place] = shared.add_pool(pool)
         if offer.is_reservation:
-            _add_lots(found, scenario, market, place, horizon)
-        elif found.outlay is not None and offer.outlay_usd:  # as many as are bought, which jobs use in turn
-            name, uses = f"machines bought of {label}", _paid_from(found, offer)
-            found.stock[place] = found.add(Resource(name, _most_machines(scenario, offer), price=0, uses=uses))
+            _add_lots(shared, scenario, market, place, horizon)
+        elif shared.outlay is not None and offer.outlay_usd:  # as many as are bought, which jobs use in turn
+            name, uses = f"machines bought of {label}", _paid_from(shared, offer)
+            shared.stock[place] = shared.add(Resource(name, _most_machines(scenario, offer), price=0, uses=uses))
         elif offer.stock is not None:
-            found.stock[place] = found.add(Resource(f"stock of {label}", offer.stock))
+            shared.stock[place] = shared.add(Resource(f"stock of {label}", offer.stock))
 
 
 def _most_machines(scenario: Scenario, offer: Offer) -> int:
@@ -439,13 +439,13 @@ def _most_machines(scenario: Scenario, offer: Offer) -> int:
     return machines if offer.stock is None else min(offer.stock, machines)
 
 
-def _paid_from(found: SharedThings, offer: Offer, terms: int = 1) -> tuple[tuple[int, int], ...]:
+def _paid_from(shared: SharedThings, offer: Offer, terms: int = 1) -> tuple[tuple[int, int], ...]:
     """Return what a machine that is bought, or reserved for so many terms, takes from the pools of dollars."""
-    paid = {found.budget: offer.committed_usd * terms, found.outlay: offer.outlay_usd}
+    paid = {shared.budget: offer.committed_usd * terms, shared.outlay: offer.outlay_usd}
     return tuple((pool, usd_units_up(usd)) for pool, usd in paid.items() if pool is not None and usd)
 
 
-def _add_lots(found: SharedThings, scenario: Scenario, market: Market, place: int, horizon: int) -> None:
+def _add_lots(shared: SharedThings, scenario: Scenario, market: Market, place: int, horizon: int) -> None:
     """Add the reservations of an offer: a block at its time, a commitment from the release of any job.
 
     A commitment may be renewed: each number of terms back to back that ends before the horizon, and one more.
@@ -462,10 +462,10 @@ def _add_lots(found: SharedThings, scenario: Scenario, market: Market, place: in
     for start in starts:
         for terms in range(1, longest + 1):
             name = f"{label} from {start / 60:g} h" + (f", {terms} terms" if terms > 1 else "")
-            price, uses = usd_units(offer.committed_usd * terms), _paid_from(found, offer, terms)
-            resource = found.add(Resource(name, count, price, group=label, uses=uses, paid_at=start))
+            price, uses = usd_units(offer.committed_usd * terms), _paid_from(shared, offer, terms)
+            resource = shared.add(Resource(name, count, price, group=label, uses=uses, paid_at=start))
             end = start + minutes_down(offer.term_hours * terms)
-            found.lots.setdefault(place, []).append(Lot(resource, place, start, end, terms))
+            shared.lots.setdefault(place, []).append(Lot(resource, place, start, end, terms))
             if end >= horizon:  # one more buys nothing
                 break
 

@@ -69,7 +69,7 @@ from planner.units import round_up
 from planner.watch import finishing, keep_going, seconds_left
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 
 def break_ties(search: TimetableSearch, left: Callable[[], float], work: float, gap: float) -> Schedule:
@@ -110,10 +110,10 @@ def near_tie(
     preferred = cheap.then(reduce_to_rank(cheap.problem, least))
     known = preferred.reduced(cheap.restored(ranked.schedule))
     limits = SearchLimits(left(), hint=known, most=most, most_rank=least, work=work)
-    found = solve_timetable(preferred.problem, limits)
-    if found.termination is not Termination.OPTIMAL or found.schedule is None:
+    solved = solve_timetable(preferred.problem, limits)
+    if solved.termination is not Termination.OPTIMAL or solved.schedule is None:
         return None
-    return without_spare(problem, preferred.restored(found.schedule))
+    return without_spare(problem, preferred.restored(solved.schedule))
 
 
 def _rank(problem: Timetable, schedule: Schedule) -> int:
@@ -180,26 +180,26 @@ def solve_built_schedule(
     some of the candidates answers a question about these, and holds none that it does not hold already.
     """
     began, limit = perf_counter(), options.time_limit_seconds or DEFAULT_SECONDS
-    first = found = _solve_built(prepared, built, options)
+    first = answer = _solve_built(prepared, built, options)
     typical, holds = typical_stock(prepared.scenario, prepared.market), list(built.typical)
-    while typical is not None and found[1].schedule is not None:
+    while typical is not None and answer[1].schedule is not None:
         held = {peak.key for peak in holds}
-        more = [peak for peak in _exceeded(typical, *found) if peak.key not in held]
+        more = [peak for peak in _exceeded(typical, *answer) if peak.key not in held]
         if not more:
-            return found
+            return answer
         left = limit - (perf_counter() - began)
         if built.keep is not None or left <= 0:
             break
         holds += more
-        again = build_timetable(prepared, further=found[0].further, typical=tuple(holds))
-        found = _solve_built(prepared, again, options.model_copy(update={"time_limit_seconds": left}))
+        again = build_timetable(prepared, further=answer[0].further, typical=tuple(holds))
+        answer = _solve_built(prepared, again, options.model_copy(update={"time_limit_seconds": left}))
     built, solved = first
     return built, replace(solved, keeps_typical=typical is None or solved.schedule is None)
 
 
 def _exceeded(typical: TypicalPeaks, built: BuiltTimetable, solved: SolvedTimetable) -> tuple[TypicalPeak, ...]:
     """Return the limits of the typical stock that a schedule exceeds, at any time."""
-    problem, found = built.with_ties, dict[str, TypicalPeak]()
+    problem, peaks = built.with_ties, dict[str, TypicalPeak]()
     for schedule in filter(None, (solved.schedule, solved.strict)):
         sources = [job.sources[mode] for job, mode in zip(built.jobs, schedule.modes, strict=True)]
         rows = concatenate([source.screened.table.rows(np.asarray([source.row])) for source in sources])
@@ -207,8 +207,8 @@ def _exceeded(typical: TypicalPeaks, built: BuiltTimetable, solved: SolvedTimeta
         ends = np.asarray([schedule.end(problem, index) for index in range(len(problem.tasks))])
         for moment in set(schedule.starts):
             for peak in typical.exceeded(rows.rows((starts <= moment) & (moment < ends))):
-                found[peak.key] = peak
-    return tuple(found.values())
+                peaks[peak.key] = peak
+    return tuple(peaks.values())
 
 
 def _solve_built(
@@ -266,8 +266,8 @@ def _for_any_guarantee(built: BuiltTimetable, solved: SolvedTimetable, least: fl
     bound = min(solved.bound, least)
     if objective_value(built.problem, solved.least) - bound <= _rounding(built.problem):
         return solved
-    found = Termination.FEASIBLE if solved.termination is Termination.OPTIMAL else solved.termination
-    return replace(solved, termination=found, bound=bound)
+    termination = Termination.FEASIBLE if solved.termination is Termination.OPTIMAL else solved.termination
+    return replace(solved, termination=termination, bound=bound)
 
 
 def solve_schedule(
@@ -299,11 +299,11 @@ def solve_schedule(
         room = math.floor(UNITS_PER_USD * ties(_dollars(problem, strict))) - rounded
         near = near_tie(with_ties, strict, room, left, work) if room > 0 else None
         gave_up = room > 0 and near is None
-    found = near or break_ties(search, left, work, search.gap)
-    if broken := violations(problem if near is None else with_ties or problem, found):
+    schedule = near or break_ties(search, left, work, search.gap)
+    if broken := violations(problem if near is None else with_ties or problem, schedule):
         raise SolverError("the timetable breaks its own rules: " + "; ".join(broken[:5]))
     kept = strict if near else None
-    return SolvedTimetable(search.termination, found, search.bound, named, kept, gave_up, search.work)
+    return SolvedTimetable(search.termination, schedule, search.bound, named, kept, gave_up, search.work)
 
 
 def tie_work(searched: float) -> float:
@@ -355,15 +355,7 @@ def timetable_plan(
     paid = sum(reservation.usd for reservation in reservations)
     chance = budget_probability(prepared.scenario, jobs, paid)
     short = (*budget_warnings(prepared.scenario, chance), *added_budget_note(prepared.scenario, jobs, paid))
-    given_up = (TIES_GIVEN_UP,) if solved.gave_up_ties else ()
-    typical = typical_stock_note({peak.words: peak.most for peak in built.typical}, solved.keeps_typical)
-    worn = overuse_notes(prepared.scenario, jobs)
-    committed = {label for label, offer in prepared.scenario.labelled_offers() if offer.commitment is not None}
-    within = (WITHIN_TERMS,) if any(one.offer in committed for one in reservations) else ()
-    turns = (TIMETABLE_NOTE,) if take_turns(jobs) else ()
-    warnings = dict.fromkeys(
-        (*short, *typical, *worn, *within, *turns, *given_up, *(note for job in jobs for note in job.notes))
-    )
+    warnings = dict.fromkeys((*short, *_warnings(prepared.scenario, built, solved, jobs, reservations)))
     plan = Plan(
         **facts,
         status="optimal" if solved.termination is Termination.OPTIMAL else "feasible",
@@ -385,6 +377,26 @@ def timetable_plan(
     return plan.model_copy(update={"idle_hours": _idle_hours(prepared, jobs)}) if plan.is_timetable else plan
 
 
+def _warnings(
+    scenario: Scenario,
+    built: BuiltTimetable,
+    solved: SolvedTimetable,
+    jobs: tuple[Assignment, ...],
+    reservations: tuple[Reservation, ...],
+) -> Iterator[str]:
+    """Yield the warnings of a timetable: stock, hours, terms, turns and near ties, then the notes of its jobs."""
+    yield from typical_stock_note({peak.words: peak.most for peak in built.typical}, solved.keeps_typical)
+    yield from overuse_notes(scenario, jobs)
+    committed = {label for label, offer in scenario.labelled_offers() if offer.commitment is not None}
+    if any(reservation.offer in committed for reservation in reservations):
+        yield WITHIN_TERMS
+    if take_turns(jobs):
+        yield TIMETABLE_NOTE
+    if solved.gave_up_ties:
+        yield TIES_GIVEN_UP
+    yield from (note for job in jobs for note in job.notes)
+
+
 def take_turns(jobs: tuple[Assignment, ...]) -> bool:
     """Return whether a job starts on machines of an offer after another job there has ended."""
     first_end: dict[str, float] = {}
@@ -395,7 +407,7 @@ def take_turns(jobs: tuple[Assignment, ...]) -> bool:
 
 def overuse_notes(scenario: Scenario, jobs: tuple[Assignment, ...]) -> tuple[str, ...]:
     """Return a note on each purchase whose jobs in turn use more hours than the horizon spreads its wear over."""
-    found = []
+    notes = []
     for label, offer in scenario.labelled_offers():
         users = tuple(job for job in jobs if job.offer == label)
         if offer.buy is None or offer.own is None or offer.own.use_hours is None or not users:
@@ -403,11 +415,11 @@ def overuse_notes(scenario: Scenario, jobs: tuple[Assignment, ...]) -> tuple[str
         machines = max(1.0, outlay_of(users) / offer.outlay_usd)
         used = math.fsum(job.hours.expected * max(1, job.instances) * job.runs_at_once for job in users)
         if used > (planned := machines * offer.own.use_hours) * (1 + 1e-9):
-            found.append(
+            notes.append(
                 f"the jobs use {label} for {used:,.0f} h and the horizon has {planned:,.0f}: they are charged with "
                 "more than it loses, so raise horizon.hours_per_month or horizon.months"
             )
-    return tuple(found)
+    return tuple(notes)
 
 
 def _baseline(solved: SolvedTimetable, compares: Literal["cost", "time"]) -> Baseline | None:
@@ -463,7 +475,7 @@ def _tie_decided_by(built: BuiltTimetable, chosen: Schedule, least: Schedule) ->
 
     def steps(schedule: Schedule) -> Floats:
         sources = [made.sources[mode] for made, mode in zip(built.jobs, schedule.modes, strict=True)]
-        tables = [(one.screened.table, one.row, len(one.pauses)) for one in sources]
+        tables = [(source.screened.table, source.row, len(source.pauses)) for source in sources]
         of_ties = [[*table.tie_steps[row], table.instances[row], pauses] for table, row, pauses in tables]
         ends = sum(schedule.end(built.with_ties, index) for index in range(len(sources)))
         return np.append(np.sum(of_ties, axis=0), ends / 60)
@@ -527,7 +539,7 @@ def _idle_hours(prepared: PreparedScenario, jobs: tuple[Assignment, ...]) -> dic
 
     A machine that would only be bought, or that the limits forbid, is none of them.
     """
-    last, found = max(job.end_at_hours or 0.0 for job in jobs), {}
+    last, idle = max(job.end_at_hours or 0.0 for job in jobs), {}
     for label, offer in zip(prepared.market.labels, prepared.market.offers, strict=True):
         is_ours = offer.own is not None and offer.buy is None and offer.stock is not None
         if is_ours and prepared.scenario.limits.permits(offer):
@@ -535,8 +547,8 @@ def _idle_hours(prepared: PreparedScenario, jobs: tuple[Assignment, ...]) -> dic
             busy = sum(job.instances * job.runs_at_once * job.held_hours for job in held)
             windows = open_times(offer.available, minutes_up(last)) if offer.available else [(0, minutes_up(last))]
             there = sum(max(0.0, min(end / 60, last) - start / 60) for start, end in windows)
-            found[label] = max(0.0, (offer.stock or 0) * there - busy)
-    return found
+            idle[label] = max(0.0, (offer.stock or 0) * there - busy)
+    return idle
 
 
 def objective_of(scenario: Scenario, jobs: tuple[Assignment, ...], reservations: tuple[Reservation, ...]) -> float:

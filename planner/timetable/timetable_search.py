@@ -88,8 +88,8 @@ class _Board:
 
     def capacity(self, resource: int) -> int:
         """Return how much of a resource there is."""
-        one = self.problem.resources[resource]
-        return one.capacity if one.price is None else self.bought[resource]
+        thing = self.problem.resources[resource]
+        return thing.capacity if thing.price is None else self.bought[resource]
 
     def is_possible(self, mode: Mode) -> bool:
         """Return whether a mode fits on empty resources and the pools that are left."""
@@ -175,11 +175,11 @@ def place_tasks(
         ready = max(
             [first[index], *(starts[i] + problem.tasks[i].modes[modes[i]].minutes + lag for i, lag in task.after)]
         )
-        found = None if wanted is None else _best_place(board, index, ready, last[index], (wanted[index],))
-        found = found or _best_place(board, index, ready, last[index], range(len(task.modes)))
-        if found is None:
+        place = None if wanted is None else _best_place(board, index, ready, last[index], (wanted[index],))
+        place = place or _best_place(board, index, ready, last[index], range(len(task.modes)))
+        if place is None:
             return None
-        modes[index], starts[index] = found
+        modes[index], starts[index] = place
         board.place(task.modes[modes[index]], starts[index])
     return without_spare(problem, Schedule(tuple(modes), tuple(starts), tuple(counts)))
 
@@ -236,10 +236,14 @@ def best_greedy(problem: Timetable) -> Schedule | None:
             continue
         bought = [count if number == lot else 0 for number in range(len(problem.resources))]
         for order in ORDERS:
-            found = greedy_timetable(problem, order, bought)
+            schedule = greedy_timetable(problem, order, bought)
             # Lots may take more than a pool has that no mode uses: a limit on what is paid at once.
-            if found is not None and objective_value(problem, found) < value and not violations(problem, found):
-                best, value = found, objective_value(problem, found)
+            if (
+                schedule is not None
+                and objective_value(problem, schedule) < value
+                and not violations(problem, schedule)
+            ):
+                best, value = schedule, objective_value(problem, schedule)
     return best
 
 
@@ -258,8 +262,8 @@ def _some_counts(most: int) -> list[int]:
 
 def baseline(problem: Timetable) -> tuple[str, Schedule] | None:
     """Return the better of the greedy timetables without anything reserved, and its name."""
-    found = [(order, one) for order in ORDERS if (one := greedy_timetable(problem, order))]
-    return min(found, key=lambda item: objective_value(problem, item[1]), default=None)
+    schedules = [(order, schedule) for order in ORDERS if (schedule := greedy_timetable(problem, order))]
+    return min(schedules, key=lambda item: objective_value(problem, item[1]), default=None)
 
 
 # The search for a timetable: a short one, a linear program, and one for the time that is left.
@@ -300,11 +304,11 @@ def rounded_timetable(problem: Timetable, bound: BoundProgram, values: Floats) -
             for task in range(len(problem.tasks))
         ]
         order = [(column.first, task) for task, column in enumerate(picked)]
-        found = place_tasks(problem, order.__getitem__, bought, [column.mode for column in picked])
-        value = math.inf if found is None else objective_value(problem, found)
+        schedule = place_tasks(problem, order.__getitem__, bought, [column.mode for column in picked])
+        value = math.inf if schedule is None else objective_value(problem, schedule)
         # Lots that are rounded up may take more than a pool or a group of lots has.
-        if found is not None and (best is None or value < best[0]) and not violations(problem, found):
-            best = value, found
+        if schedule is not None and (best is None or value < best[0]) and not violations(problem, schedule):
+            best = value, schedule
     return None if best is None else best[1]
 
 
@@ -363,9 +367,9 @@ class TimetableSearch:
         """Keep a schedule of the reduced timetable where it is better, and leave out what is now too expensive."""
         if schedule is None:
             return
-        found = better(self.problem, self.schedule, self.reduced.restored(schedule))
-        if found is not self.schedule:
-            self.schedule = found
+        best = better(self.problem, self.schedule, self.reduced.restored(schedule))
+        if best is not self.schedule:
+            self.schedule = best
             self.reduced = self.reduced.then(reduce_timetable(self.reduced.problem, self.known))
 
     @property
@@ -388,14 +392,14 @@ class TimetableSearch:
 
     def _relax(self, seconds: float) -> None:
         """Raise the bound by the linear program, round its solution, and leave out what costs too much there."""
-        found = linear_relaxation(self.reduced.problem, self.known, seconds)
-        self.bound = max(self.bound, found.bound)
-        self._take(found.schedule)
+        relaxation = linear_relaxation(self.reduced.problem, self.known, seconds)
+        self.bound = max(self.bound, relaxation.bound)
+        self._take(relaxation.schedule)
         known = self.known
-        if known is None or not found.columns:
+        if known is None or not relaxation.columns:
             return
-        room = objective_value(self.problem, self.reduced.restored(known)) - found.bound + RELAXATION_UNITS
-        fewer = reduce_by_columns(self.reduced.problem, found.columns, (found.reduced_costs <= room).tolist())
+        room = objective_value(self.problem, self.reduced.restored(known)) - relaxation.bound + RELAXATION_UNITS
+        fewer = reduce_by_columns(self.reduced.problem, relaxation.columns, (relaxation.reduced_costs <= room).tolist())
         self.reduced = self.reduced.then(fewer)
 
 
@@ -425,8 +429,8 @@ def linear_relaxation(problem: Timetable, known: Schedule | None, seconds: float
     result = run(made.program, time_limit_seconds=seconds)
     if result.is_infeasible and known is None:
         return Relaxation(math.inf, None)
-    found = result.objective if result.is_proven else result.bound
-    bound = 0.0 if found is None else max(0.0, found * (1 - RELAXATION_TOLERANCE) - RELAXATION_UNITS)
+    least = result.objective if result.is_proven else result.bound
+    bound = 0.0 if least is None else max(0.0, least * (1 - RELAXATION_TOLERANCE) - RELAXATION_UNITS)
     if result.solution is None:
         return Relaxation(bound, known)
     schedule = better(problem, rounded_timetable(problem, made, result.solution), known)
@@ -437,8 +441,8 @@ def linear_relaxation(problem: Timetable, known: Schedule | None, seconds: float
 
 def better(problem: Timetable, one: Schedule | None, other: Schedule | None) -> Schedule | None:
     """Return the better of two schedules: a search that is stopped early may not have come as far as its hint."""
-    found = [each for each in (one, other) if each is not None]
-    return min(found, key=lambda each: objective_value(problem, each), default=None)
+    schedules = [schedule for schedule in (one, other) if schedule is not None]
+    return min(schedules, key=lambda schedule: objective_value(problem, schedule), default=None)
 
 
 Span = tuple[float, float]
@@ -501,7 +505,7 @@ def further_guarantees(
 
     A job on spot may take what the others leave it before and after its run; and the middle of a span is tried.
     """
-    found = []
+    further = []
     for index, (job, span) in enumerate(zip(prepared.scenario.jobs, spans, strict=True)):
         more = set(built.further[index])
         source = built.jobs[index].sources[schedule.modes[index]]
@@ -510,8 +514,8 @@ def further_guarantees(
             more.add(math.floor(after - before + SAME_MINUTE) + minutes_down(job.start_slack_hours))
         if span is not None:
             more.add(math.floor(sum(span) / 2))
-        found.append(tuple(sorted(more)))
-    return tuple(found)
+        further.append(tuple(sorted(more)))
+    return tuple(further)
 
 
 def _room(problem: Timetable, schedule: Schedule, index: int) -> tuple[int, float]:
@@ -587,7 +591,7 @@ def _modes_down_to(
         is_free = bool(offer.available or offer.is_reservation)
         minutes = min([most, *(mode.minutes - mode.unused for mode in modes)])
         held = [dict(mode.needs) for mode in modes]
-        needs = ((what, min(one.get(what, 0) for one in held)) for what in held[0] if what not in dollars)
+        needs = ((name, min(needed.get(name, 0) for needed in held)) for name in held[0] if name not in dollars)
         yield Mode(
             modes[0].label,
             max(1, math.floor(minutes)),

@@ -121,14 +121,14 @@ def end_text(plan: Plan, hours: float) -> str:
     return moment_text(plan, round_up(hours * 60, 0) / 60 if plan.now else words.shown_by(hours))
 
 
-def _reserved(plan: Plan, one: Reservation) -> list[str]:
+def _reserved(plan: Plan, reservation: Reservation) -> list[str]:
     """Return what is reserved, how full it is, and from which use on it pays."""
-    term = one.end_hours - one.start_hours
-    begins = moment_text(plan, one.start_hours)
-    text = f"{one.count} x {one.offer}, {words.hours(term)} from {begins}, {words.usd(one.usd)}"
-    text += f": used {words.percent(one.used_share)}"
-    if one.pays_from_hours is not None:
-        text += f", cheaper than by the hour from {words.hours(one.pays_from_hours)} of use"
+    term = reservation.end_hours - reservation.start_hours
+    begins = moment_text(plan, reservation.start_hours)
+    text = f"{reservation.count} x {reservation.offer}, {words.hours(term)} from {begins}, {words.usd(reservation.usd)}"
+    text += f": used {words.percent(reservation.used_share)}"
+    if reservation.pays_from_hours is not None:
+        text += f", cheaper than by the hour from {words.hours(reservation.pays_from_hours)} of use"
     return words.wrap_lines(text, line_room(), 2)
 
 

@@ -35,14 +35,14 @@ from planner.report.plan_answer import risks_of
 from planner.report.plan_figures import Figure, Table
 from planner.report.plan_sections import format_market, format_optimality, format_place
 from planner.report.report_page import groups_of, json_block, least_cost_script, page_style, render_page
-from planner.report.sweep_text import (
+from planner.report.what_if_text import (
+    describe_changes,
     describe_reasons,
     format_difference,
     format_hours_difference,
     shown_difference,
     shown_hours_difference,
 )
-from planner.report.what_if_text import describe_changes
 from planner.report.words import sanitise
 from planner.results.plan import Assignment, Plan, plan_text
 from planner.results.plan_parts import Option

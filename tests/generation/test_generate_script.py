@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import runpy
 import subprocess
 import sys
 import threading
@@ -10,13 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from planner.generation import generate
+from planner.documents.files import data_folder
+from planner.generation.generation_settings import OF_ANSWERS
 from tests.helpers import openai_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+SCRIPT = data_folder("models") / "exports" / "generate.py"
 SETTINGS = {
     "model": "m", "weight_format": "bf16", "kv_bits": 16, "max_tokens": 8, "sampling": {"temperature": 0},
     "prompts_per_part": 3, "concurrency": 4, "replicas_per_machine": 1, "gpus_per_replica": 1, "adapters": {},
@@ -48,7 +51,7 @@ def run(folder: Path, *arguments: str, server: openai_server.Server | None = Non
     (folder / "generate.json").write_text(json.dumps(SETTINGS | settings))
     engine = ["--endpoint", server.address] if server else []
     files = () if "--measure" in arguments else ("prompts.jsonl", "results")
-    command = [sys.executable, "-I", "-S", generate.__file__, *files, "--settings", "generate.json"]
+    command = [sys.executable, "-I", "-S", str(SCRIPT), *files, "--settings", "generate.json"]
     return subprocess.run([*command, *engine, *arguments], cwd=folder, capture_output=True, text=True, check=False)
 
 
@@ -68,6 +71,11 @@ def test_every_prompt_is_answered_once_and_in_order(folder: Path, server: openai
     assert set(server.asked.values()) == {1}
     assert {(one["model"], one["max_tokens"], one["temperature"]) for one in server.bodies} == {("m", 8, 0)}
     assert "10 of 10 prompts answered" in done.stdout
+
+
+def test_script_and_bucket_agree_on_what_answers_depend_on() -> None:
+    """The bucket of a task has another name for the same settings as the folder of the script is refused for."""
+    assert runpy.run_path(str(SCRIPT))["OF_ANSWERS"] == OF_ANSWERS
 
 
 def test_what_is_done_is_not_done_again(folder: Path, server: openai_server.Server) -> None:

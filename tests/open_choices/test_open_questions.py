@@ -25,9 +25,8 @@ from planner.report.frontier_text import render_frontier
 from planner.report.plan_sections import assumed_market_text
 from planner.report.plan_text import render as render_plan
 from planner.report.report_page import render_page
-from planner.report.simulation_text import render_simulation
-from planner.report.sweep_text import render_sweep, render_variants
-from planner.report.what_if_text import render_tornado, render_what_if
+from planner.report.run_text import render_simulation
+from planner.report.what_if_text import render_sweep, render_tornado, render_variants, render_what_if
 from planner.results.explanation import Explanation
 from planner.scenario.scenario import Scenario
 from planner.solving.solve import solve

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from planner.report.run_text import BAR_WIDTH, render_estimate
+from planner.report.run_text import render_estimate
+from planner.report.words import BAR_WIDTH
 from planner.results.plan_parts import Techniques
 from planner.results.run_results import Capacity, Estimate, Remedy, StepSeconds
 

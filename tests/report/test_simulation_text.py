@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from planner.analysis.simulate_question import simulate
-from planner.report.simulation_text import format_frequency, percent, render_simulation
+from planner.report.run_text import format_frequency, percent, render_simulation
 from planner.results.simulation import Simulation
 from tests.helpers.spot_scenarios import ON_DEMAND, OPTIONS, SEVERAL, SPOT, planned, scenario
 

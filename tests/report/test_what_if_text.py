@@ -8,16 +8,17 @@ from typing import Any
 import pytest
 
 from planner.report.frontier_figure import step_style
-from planner.report.sweep_text import (
+from planner.report.what_if_text import (
     describe_setting,
     format_difference,
     format_hours_difference,
     format_value,
     render_sweep,
+    render_tornado,
+    render_what_if,
     shown_difference,
     shown_hours_difference,
 )
-from planner.report.what_if_text import render_tornado, render_what_if
 from planner.results.explanation import compare
 from planner.results.plan import Plan
 from planner.results.what_if import (

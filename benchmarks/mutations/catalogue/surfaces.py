@@ -30,7 +30,7 @@ AREA.add("ways begin with the most expensive", "key=lambda way: way.cost_usd", "
 
 AREA.of("planner/report/plan_answer.py", "tests/report/test_plan_answer.py")
 AREA.add("a risk names no safer plan", "option for option in job.safer if", "option for option in job.safer[:0] if")
-AREA.add("the fourth risk is not named", "found[:MOST_RISKS], found[MOST_RISKS:]", "found[:MOST_RISKS], []")
+AREA.add("the fourth risk is not named", "risks[:MOST_RISKS], risks[MOST_RISKS:]", "risks[:MOST_RISKS], []")
 
 AREA.of("planner/solving/plan_evidence.py", "tests/solving/test_safer_plans.py")
 AREA.add("a secure plan may be on a private host", '(*tiers.forbid, "community")', "(*tiers.forbid,)")
@@ -38,8 +38,8 @@ AREA.add("a secure plan may be on a private host", '(*tiers.forbid, "community")
 AREA.of("planner/report/frontier_text.py", "tests/report/test_frontier_text.py")
 AREA.add(
     "a frontier shows its cheapest point alone",
-    "(found.points[-1], found.points[0]))",
-    "(found.points[-1], found.points[-1]))",
+    "(frontier.points[-1], frontier.points[0])",
+    "(frontier.points[-1], frontier.points[-1])",
 )
 AREA.add("a step falls gradually", "leg.saved_per_hour > 0), None)", "leg.saved_per_hour > -1), None)")
 AREA.add("equal machines are counted once", '(f"{card} each", f"({count} jobs)") if', '(f"{card}",) if')

@@ -24,7 +24,7 @@ AREA.add("a purchase is paid by the hour alone", "return self.buy.purchase_usd",
 AREA.of("planner/results/plan.py", OUTLAY)
 AREA.add("each job in turn buys a machine", "if start <= at + SAME_HOUR and at < end - SAME_HOUR", "")
 AREA.of("planner/timetable/timetable_problem.py", OUTLAY)
-AREA.add("a timetable pays nothing at once", "found.outlay: offer.outlay_usd", "found.outlay: 0.0")
+AREA.add("a timetable pays nothing at once", "shared.outlay: offer.outlay_usd", "shared.outlay: 0.0")
 AREA.of("planner/candidates/market.py", OUTLAY)
 AREA.add("a stage buys its machine", "(offer.is_reservation or offer.outlay_usd)", "offer.is_reservation")
 

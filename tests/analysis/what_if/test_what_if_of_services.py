@@ -7,8 +7,7 @@ import itertools
 import pytest
 
 from planner.analysis.what_if_question import sweep, tornado, what_if
-from planner.report.sweep_text import render_sweep
-from planner.report.what_if_text import render_tornado, render_what_if
+from planner.report.what_if_text import render_sweep, render_tornado, render_what_if
 from planner.results.plan import Plan
 from planner.solving.solve import solve
 from tests.helpers.services import desk

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 
 from planner.drawing.scene import Text
 from planner.library.technique_tables import read_techniques
-from planner.report.analysis_figures import alternative_figures
 from planner.report.frontier_figure import frontier_data
-from planner.report.plan_figures import WIDE, Figure, bill_figure, memory_figure
+from planner.report.plan_figures import WIDE, Figure, alternative_figures, bill_figure, memory_figure
 from planner.report.report_page import MOST_BYTES, groups_of, json_block, render_page
 from planner.results.plan_parts import Option
 from planner.results.what_if import Overview
