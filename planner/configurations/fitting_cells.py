@@ -36,6 +36,7 @@ from planner.configurations.grid import (
 from planner.configurations.recipe import (
     GpuClass,
     Recipe,
+    allows_full,
     enumerate_recipes,
     expand_paged,
     expand_parallel_degrees,
@@ -54,7 +55,7 @@ from planner.scenario.job import Job
 from planner.units import GB, GIB
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 
 MANY_ACCUMULATION_STEPS = 64
@@ -135,6 +136,12 @@ class Grid:
             np.full(len(r), np.nan),
         )
         return found, misses
+
+    def tried(self, recipes: tuple[Recipe, ...], classes: Sequence[Sequence[Machine]]) -> TriedGrid:
+        """Return the cells of recipes on machines, given by their class, with what leaves the others out."""
+        alone = replace(self, rejected=Counter(), small_hosts=[])
+        found, missing = alone.evaluate(recipes, list(chain.from_iterable(classes)))
+        return TriedGrid(recipes, classes, found, missing, alone.rejected, alone.small_hosts)
 
     def evaluate_where_missing(
         self,
@@ -238,15 +245,18 @@ class Grid:
         self, recipes: Sequence[Recipe], machines: Sequence[Machine], found: Configurations
     ) -> Configurations:
         """Return full training with a paged optimizer on the machines where no other fits."""
+        full = np.asarray([recipe.method == "full" for recipe in found.recipes], dtype=bool)
+        left = _without(machines, found.rows(full[found.recipe])) if allows_full(self.job) else []
+        if not left:
+            return concatenate_configurations([])
         job, card = self.job, GpuClass.of(self.library.gpu(machines[0].gpu))
         opened = [
             recipe
             for recipe in expand_paged(job, recipes, self.library)
             if is_allowed(recipe, job) and find_incompatibility(recipe, card, self.library) is None
         ]
-        full = np.asarray([recipe.method == "full" for recipe in found.recipes], dtype=bool)
         quiet = replace(self, rejected=Counter(), small_hosts=[])  # what does not fit in pages was counted without them
-        return quiet.evaluate(opened, _without(machines, found.rows(full[found.recipe])))[0]
+        return quiet.evaluate(opened, left)[0]
 
     def evaluate_observed(
         self, recipes: Sequence[Recipe], seen: Sequence[Machine], found: Configurations
@@ -326,6 +336,29 @@ def _without(machines: Sequence[Machine], *found: Configurations) -> list[Machin
 
 
 @dataclass(frozen=True)
+class TriedGrid:
+    """The recipes of one grid, its machines by class, and the cells that fit, before pages and parallelism are tried.
+
+    `rejected` and `small_hosts` are those of this grid alone.
+    """
+
+    recipes: tuple[Recipe, ...]
+    classes: Sequence[Sequence[Machine]]
+    found: Configurations
+    missing: Sequence[MemoryShortfall]
+    rejected: Counter[str]
+    small_hosts: Sequence[HostShortfall]
+
+
+@dataclass(frozen=True)
+class TriedGrids:
+    """The grids of one job, and how many recipes work on no machine of a class, by the reason."""
+
+    grids: tuple[TriedGrid, ...]
+    incompatible: Counter[str]
+
+
+@dataclass(frozen=True)
 class JobConfigurations:
     """What `enumerate_configurations` found for one job."""
 
@@ -337,6 +370,7 @@ class JobConfigurations:
     learned: Correction = NO_CORRECTION  # from observed runs; step seconds and memory follow it already
     coefficients: Mapping[Recipe, RecipeCoefficients] = field(default_factory=dict)  # of recipes that were tried
     small_hosts: tuple[HostShortfall, ...] = ()  # the nearest of each machine that only its host's memory leaves out
+    tried: TriedGrids | None = None  # what techniques that a job may not use leave as it is
 
 
 def enumerate_configurations(
@@ -346,11 +380,13 @@ def enumerate_configurations(
     library: Library,
     headroom: float | None = None,
     only_allowed: bool = False,
+    before: JobConfigurations | None = None,
 ) -> JobConfigurations:
     """Return every recipe on every machine that fits, with its fastest micro-batch; count the others by their reason.
 
     `headroom` (a share) replaces the margin of the fit rule. `only_allowed` leaves out cards on which the job allows
-    no recipe that works.
+    no recipe that works. `before` are all configurations of a job that differs in whether it may train in full, and in
+    nothing else that memory and step times depend on: only paged optimizers, and what follows from them, are tried.
     Shapes: recipes and machines of one class of GPU form a grid (R, 1) x (H,); the result is its fitting cells.
     """
     shape, learned = shape_of(job, architecture), learn_correction(job, architecture, library)
@@ -358,26 +394,42 @@ def enumerate_configurations(
     grid = Grid(job, shape, library, headroom, learned, rejected)
     pieces: list[Configurations] = []
     misses: list[MemoryShortfall] = []
-    for recipes, classes in _grids_of(job, machines, library, rejected):
-        if only_allowed and not any(is_allowed(recipe, job) for recipe in recipes):
-            continue
-        found, missing = grid.evaluate(recipes, list(chain.from_iterable(classes)))
-        pieces.append(found)
-        for group in classes:
-            more, missing = grid.evaluate_where_missing(recipes, group, found, missing)
+    if before is not None and before.tried is not None:
+        grid.known.update(before.coefficients)
+        incompatible = before.tried.incompatible
+        grids: Iterable[TriedGrid] = before.tried.grids
+    else:
+        incompatible = Counter[str]()
+        kinds = _grids_of(job, machines, library, incompatible)
+        if only_allowed:
+            kinds = [kind for kind in kinds if any(is_allowed(recipe, job) for recipe in kind[0])]
+        grids = (grid.tried(*kind) for kind in kinds)
+    rejected.update(incompatible)
+    done = list[TriedGrid]()
+    for one in grids:
+        rejected.update(one.rejected)
+        grid.small_hosts.extend(one.small_hosts)
+        done.append(one)
+        pieces.append(one.found)
+        missing = one.missing
+        for group in one.classes:
+            more, missing = grid.evaluate_where_missing(one.recipes, group, one.found, missing)
             pieces += more
         misses += missing
     ways = concatenate_configurations(pieces)
     ways = replace(ways, step_seconds=ways.step_seconds / learned.speed_factors(ways, shape.sequence, library))
     observed = apply_observed_hours(ways, job, shape)
     hosts = tuple(grid.small_hosts)
-    return JobConfigurations(shape, tuple(machines), observed, tuple(misses), rejected, learned, grid.known, hosts)
+    tried = TriedGrids(tuple(done), incompatible)
+    return JobConfigurations(
+        shape, tuple(machines), observed, tuple(misses), rejected, learned, grid.known, hosts, tried
+    )
 
 
 def _grids_of(
     job: Job, machines: Sequence[Machine], library: Library, rejected: Counter[str]
-) -> Iterator[tuple[Sequence[Recipe], list[list[Machine]]]]:
-    """Yield the recipes of each grid, with its machines by class of GPU and by one or several GPUs.
+) -> Iterable[tuple[tuple[Recipe, ...], list[list[Machine]]]]:
+    """Return the recipes of each grid, with its machines by class of GPU and by one or several GPUs.
 
     Classes with the same recipes are one grid: most of its time does not depend on the number of machines.
     """
@@ -388,7 +440,7 @@ def _grids_of(
     grids: dict[tuple[Recipe, ...], list[list[Machine]]] = {}
     for group in groups.values():
         grids.setdefault(tuple(_compatible_recipes(job, group, library, rejected)), []).append(group)
-    yield from grids.items()
+    return grids.items()
 
 
 def _compatible_recipes(job: Job, group: Sequence[Machine], library: Library, rejected: Counter[str]) -> list[Recipe]:
