@@ -149,15 +149,15 @@ class Grid:
         group: Sequence[Machine],
         found: Configurations,
         missing: Sequence[MemoryShortfall],
+        pages: Configurations | None,
     ) -> tuple[list[Configurations], list[MemoryShortfall]]:
         """Return what one class of machines runs besides `found`, and the shortfalls that are left of `missing`.
 
-        These are paged optimizers, parallelism over GPUs, and observed runs that should not fit.
+        These are paged optimizers (`pages`), parallelism over GPUs, and observed runs that should not fit.
         """
         job, several, opened = self.job, list[Configurations](), list[Recipe]()
         left_missing = list(missing)
-        pages = self.evaluate_paged(recipes, group, found)
-        if len(pages):
+        if pages is not None and len(pages):
             several.append(pages)
             reached = set(_placed(pages))
             left_missing = [
@@ -241,22 +241,31 @@ class Grid:
             micro, accumulation = choose_fastest_batches(inputs, seconds_at, lines, micro, accumulation, per_rank)
         return micro, accumulation, *seconds_at(np.maximum(micro, 1), np.maximum(accumulation, 1))
 
-    def evaluate_paged(
-        self, recipes: Sequence[Recipe], machines: Sequence[Machine], found: Configurations
-    ) -> Configurations:
-        """Return full training with a paged optimizer on the machines where no other fits."""
-        full = np.asarray([recipe.method == "full" for recipe in found.recipes], dtype=bool)
-        left = _without(machines, found.rows(full[found.recipe])) if allows_full(self.job) else []
-        if not left:
-            return concatenate_configurations([])
-        job, card = self.job, GpuClass.of(self.library.gpu(machines[0].gpu))
-        opened = [
-            recipe
-            for recipe in expand_paged(job, recipes, self.library)
-            if is_allowed(recipe, job) and find_incompatibility(recipe, card, self.library) is None
-        ]
+    def evaluate_paged(self, grids: Sequence[TriedGrid]) -> dict[tuple[int, int], Configurations]:
+        """Return full training with a paged optimizer where no other fits, by the places of a grid and of its class.
+
+        Machines on which the same recipes are opened are one grid, whatever their class.
+        """
+        job, library, found = self.job, self.library, dict[tuple[int, int], Configurations]()
+        opened: dict[tuple[Recipe, ...], dict[tuple[int, int], list[Machine]]] = {}
+        for number, grid in enumerate(grids) if allows_full(job) else ():
+            full = np.asarray([recipe.method == "full" for recipe in grid.found.recipes], dtype=bool)
+            in_full, paged = grid.found.rows(full[grid.found.recipe]), expand_paged(job, grid.recipes, library)
+            paged = [recipe for recipe in paged if is_allowed(recipe, job)]
+            for place, group in enumerate(grid.classes):
+                if left := _without(group, in_full):
+                    card = GpuClass.of(library.gpu(group[0].gpu))
+                    works = tuple(recipe for recipe in paged if find_incompatibility(recipe, card, library) is None)
+                    opened.setdefault(works, {})[number, place] = left
         quiet = replace(self, rejected=Counter(), small_hosts=[])  # what does not fit in pages was counted without them
-        return quiet.evaluate(opened, left)[0]
+        for recipes, of_class in opened.items():
+            fitting, _ = quiet.evaluate(recipes, list(chain.from_iterable(of_class.values())))
+            begin = 0
+            for which, left in of_class.items():
+                here = fitting.rows((fitting.machine >= begin) & (fitting.machine < begin + len(left)))
+                found[which] = replace(here, machines=tuple(left), machine=here.machine - begin)
+                begin += len(left)
+        return found
 
     def evaluate_observed(
         self, recipes: Sequence[Recipe], seen: Sequence[Machine], found: Configurations
@@ -396,34 +405,30 @@ def enumerate_configurations(
     misses: list[MemoryShortfall] = []
     if before is not None and before.tried is not None:
         grid.known.update(before.coefficients)
-        incompatible = before.tried.incompatible
-        grids: Iterable[TriedGrid] = before.tried.grids
+        tried = before.tried
     else:
         incompatible = Counter[str]()
         kinds = _grids_of(job, machines, library, incompatible)
         if only_allowed:
             kinds = [kind for kind in kinds if any(is_allowed(recipe, job) for recipe in kind[0])]
-        grids = (grid.tried(*kind) for kind in kinds)
-    rejected.update(incompatible)
-    done = list[TriedGrid]()
-    for one in grids:
+        tried = TriedGrids(tuple(grid.tried(*kind) for kind in kinds), incompatible)
+    rejected.update(tried.incompatible)
+    pages = grid.evaluate_paged(tried.grids)
+    for number, one in enumerate(tried.grids):
         rejected.update(one.rejected)
         grid.small_hosts.extend(one.small_hosts)
-        done.append(one)
         pieces.append(one.found)
         missing = one.missing
-        for group in one.classes:
-            more, missing = grid.evaluate_where_missing(one.recipes, group, one.found, missing)
+        for place, group in enumerate(one.classes):
+            of_class = one.recipes, group, one.found, missing, pages.get((number, place))
+            more, missing = grid.evaluate_where_missing(*of_class)
             pieces += more
         misses += missing
     ways = concatenate_configurations(pieces)
     ways = replace(ways, step_seconds=ways.step_seconds / learned.speed_factors(ways, shape.sequence, library))
     observed = apply_observed_hours(ways, job, shape)
-    hosts = tuple(grid.small_hosts)
-    tried = TriedGrids(tuple(done), incompatible)
-    return JobConfigurations(
-        shape, tuple(machines), observed, tuple(misses), rejected, learned, grid.known, hosts, tried
-    )
+    found = observed, tuple(misses), rejected, learned, grid.known, tuple(grid.small_hosts), tried
+    return JobConfigurations(shape, tuple(machines), *found)
 
 
 def _grids_of(
