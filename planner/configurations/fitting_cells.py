@@ -248,7 +248,9 @@ class Grid:
         """
         job, library, found = self.job, self.library, dict[tuple[int, int], Configurations]()
         opened: dict[tuple[Recipe, ...], dict[tuple[int, int], list[Machine]]] = {}
-        for number, grid in enumerate(grids) if allows_full(job) else ():
+        if not allows_full(job):
+            return found
+        for number, grid in enumerate(grids):
             full = np.asarray([recipe.method == "full" for recipe in grid.found.recipes], dtype=bool)
             in_full, paged = grid.found.rows(full[grid.found.recipe]), expand_paged(job, grid.recipes, library)
             paged = [recipe for recipe in paged if is_allowed(recipe, job)]
