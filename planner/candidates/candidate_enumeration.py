@@ -577,26 +577,32 @@ def _reuse_or_compute(
     before: JobCandidates | None,
 ) -> tuple[JobConfigurations, RunHours]:
     """Return the configurations of the job and their hours, from `before` as far as the job has not changed."""
-    run_hours = None
-    same_margin = before is not None and before.headroom == margins.headroom
-    if before is not None and same_margin and _same_physics(before, job, architecture, machines):
+    run_hours, tried = None, None  # pages are tried only where full training is allowed
+    if before is not None and before.headroom == margins.headroom:
+        tried = _known_physics(before, job, architecture, machines)
+    if before is not None and tried is not None and allows_full(before.job) == allows_full(job):
         physics, has_same = before.physics, before.job.work == job.work
         if not has_same:
             physics = replace(physics, shape=shape_of(job, architecture))
         has_same &= before.run_hours.budget_confidence == margins.budget_confidence and _has_same_hours(before.job, job)
         run_hours = before.run_hours if has_same else None
     else:
-        physics = _configurations(job, architecture, machines, library, margins.headroom)
+        physics = _configurations(job, architecture, machines, library, margins.headroom, tried)
     return physics, run_hours or _hours(job, architecture, physics, library, margins.budget_confidence)
 
 
 def _configurations(
-    job: Job, architecture: Architecture, machines: Sequence[Machine], library: Library, headroom: float | None
+    job: Job,
+    architecture: Architecture,
+    machines: Sequence[Machine],
+    library: Library,
+    headroom: float | None,
+    tried: JobConfigurations | None,
 ) -> JobConfigurations:
-    """Return the configurations of a job of either form."""
+    """Return the configurations of a job of either form, from those that differ in no more than their pages."""
     if isinstance(job, InferenceJob):
         return generation.enumerate_replicas(job, architecture, machines, library, headroom)
-    return enumerate_configurations(job, architecture, machines, library, headroom)
+    return enumerate_configurations(job, architecture, machines, library, headroom, before=tried)
 
 
 def _hours(
@@ -608,10 +614,15 @@ def _hours(
     return compute_run_hours(job, architecture, physics, library, budget_confidence)
 
 
-def _same_physics(before: JobCandidates, job: Job, architecture: Architecture, machines: tuple[Machine, ...]) -> bool:
-    """Return whether memory and step times of the configurations are those of `before`; the amount of work is none."""
+def _known_physics(
+    before: JobCandidates, job: Job, architecture: Architecture, machines: tuple[Machine, ...]
+) -> JobConfigurations | None:
+    """Return the configurations of `before` where memory and step times are those of the job, but for its pages.
+
+    The amount of work is no part of them. None where they differ.
+    """
     if before.architecture != architecture or before.physics.machines != machines:
-        return False
+        return None
     amounts = {} if _counts_work(job, architecture) or _counts_work(before.job, architecture) else AMOUNTS
     # Observed runs replace the allowed configurations; without them every method is enumerated anyway.
     open_ = {} if job.measured or before.job.measured else {"method": None, "weight_bits": None}
@@ -619,13 +630,11 @@ def _same_physics(before: JobCandidates, job: Job, architecture: Architecture, m
     def essence(one: Job) -> Job:
         """Return the job with the same value in all fields that do not matter."""
         techniques = one.techniques.model_copy(update={"penalty_usd": {}, **open_})
-        if open_ and allows_full(one):  # pages are enumerated only where full training is allowed
-            techniques = techniques.model_copy(update={"method": ("full",)})
         confidence = one.confidence_given.model_copy(update={"deadline": 0.5})
         update = {**IGNORED_FIELDS, "confidence_given": confidence, "techniques": techniques}
         return one.model_copy(update=update | {"work": one.work.model_copy(update=amounts)})
 
-    return essence(before.job) == essence(job)
+    return before.physics if essence(before.job) == essence(job) else None
 
 
 def _counts_work(job: Job, architecture: Architecture) -> bool:

@@ -186,33 +186,48 @@ class _Search:
         # What is billed in coarse steps costs more than its hours: before that it would rule out what is cheaper.
         on_demand = on_demand + on_demand_rounding_usd(table, work.hours, work.candidates.columns)
         self.on_demand: Floats = np.where(sold, on_demand, np.inf)
+        self.done: dict[tuple[object, ...], list[Floats]] = {}
 
     def search(self) -> Self:
         """Price all rows that matter."""
-        done: dict[tuple[object, ...], list[Floats]] = {}
         left = self.able[np.lexsort((self.work.table.lossiness[self.able], self.bounds[self.able]))]
         while len(left := left[self.may_matter(left)]):  # what is known changes with each batch alone
             keep_going()
-            # Of every method, or framework, so many: one pass prices all of them.
-            room, waiting, later = dict.fromkeys(self.method[left].tolist(), self.batch), list[int](), list[int]()
-            for row in left.tolist():
-                method = int(self.method[row])
-                if not room[method]:
-                    later.append(row)
-                    continue
-                key, size = (*self.work.kind(row), method), self.work.sizes[row]
-                if any(bool(np.all(other <= size)) for other in done.get(key, ())) or not self.may_still_matter(row):
-                    continue
-                done.setdefault(key, []).append(size)
-                waiting.append(row)
-                room[method] -= 1
-                if len(waiting) == BATCH_SIZE or not any(room.values()):
-                    break
+            waiting, left = self.take(left)
             self.price(waiting)
-            rest = left[np.flatnonzero(left == row)[0] + 1 :]
-            left = np.concatenate([np.asarray(later, dtype=np.int64), rest])
             self.batch = min(2 * self.batch, BATCH_SIZE)
         return self
+
+    def take(self, left: Integers) -> tuple[list[int], Integers]:
+        """Return the rows to price next of those that are left, and the rows that are left then."""
+        # Of every method, or framework, so many: one pass prices all of them.
+        room, waiting, later = dict.fromkeys(self.method[left].tolist(), self.batch), list[int](), list[int]()
+        for row in left.tolist():
+            method = int(self.method[row])
+            if not room[method]:
+                later.append(row)
+                continue
+            if self.is_dominated(row) or not self.may_still_matter(row):
+                continue
+            self.add(row)
+            waiting.append(row)
+            room[method] -= 1
+            if len(waiting) == BATCH_SIZE or not any(room.values()):
+                break
+        rest = left[np.flatnonzero(left == row)[0] + 1 :]
+        return waiting, np.concatenate([np.asarray(later, dtype=np.int64), rest])
+
+    def is_dominated(self, row: int) -> bool:
+        """Return whether a row that is priced, or will be, is in nothing worse than this one of its kind."""
+        size = self.work.sizes[row]
+        return any(bool(np.all(other <= size)) for other in self.done.get(self._kind(row), ()))
+
+    def add(self, row: int) -> None:
+        """Take a row for one that is priced, or will be."""
+        self.done.setdefault(self._kind(row), []).append(self.work.sizes[row])
+
+    def _kind(self, row: int) -> tuple[object, ...]:
+        return (*self.work.kind(row), int(self.method[row]))
 
     def may_matter(self, rows: Integers) -> Flags:
         """Return which rows (n,) may still matter."""
@@ -256,6 +271,7 @@ class _Best(_Search):
         self.tried = np.zeros((count, len(self.names)), dtype=np.int64)
         self.of_both = np.full(self.tried.shape, np.inf)
         self.values: dict[int, float] = {}
+        self.closest: dict[int, float] = {}  # close bounds of rows that are no worse than others
         self.free = work.unlimited[work.table.offer]
         self.size = self._sizes()
         self.within = np.full([int(size.max(initial=0)) + 1 for size in self.size], most)
@@ -269,6 +285,41 @@ class _Best(_Search):
             for names, least in self.of_names:
                 known = np.where(self.is_listed, np.maximum(known, least[names] + KEPT_USD), known)
             self.able = self.able[(self.bounds < known)[self.able]]
+
+    def take(self, left: Integers) -> tuple[list[int], Integers]:
+        """Return the rows to price next, by rising close bounds where only the best of all, or of a name, are wanted.
+
+        A close bound takes some time: a row has its own where no known close bound is less than its bound.
+        """
+        if self.best_of == "places" or self.work.target.shared:  # there rows are tried in the order of their bounds
+            return super().take(left)
+        room, waiting, gone = dict.fromkeys(self.method[left].tolist(), self.batch), list[int](), set[int]()
+        nearest: list[tuple[float, int, int]] = []
+
+        def choose(up_to: float) -> bool:
+            """Choose rows whose close bound is this at most; return whether there is room for more."""
+            while nearest and nearest[0][0] <= up_to and len(waiting) < BATCH_SIZE:
+                row = heapq.heappop(nearest)[-1]
+                if room[int(self.method[row])]:
+                    room[int(self.method[row])] -= 1
+                    waiting.append(row)
+            return len(waiting) < BATCH_SIZE and any(room.values())
+
+        for place, row in enumerate(left.tolist()):
+            if not choose(float(self.bounds[row])):
+                break
+            if not room[int(self.method[row])]:
+                continue
+            if (row not in self.closest and self.is_dominated(row)) or not self.may_still_matter(row):
+                gone.add(row)
+                continue
+            if row not in self.closest:
+                self.add(row)
+                self.closest[row] = self.work.close_bound(row)
+            heapq.heappush(nearest, (self.closest[row], place, row))
+        choose(math.inf)
+        gone.update(waiting)
+        return waiting, np.asarray([row for row in left.tolist() if row not in gone], dtype=np.int64)
 
     def _names(self) -> tuple[Flags, tuple[tuple[Integers, Floats], ...]]:
         """Return which rows (n,) may be listed; then GPU and provider of each, and the least value known of them."""

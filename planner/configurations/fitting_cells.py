@@ -36,6 +36,7 @@ from planner.configurations.recipe import (
     GpuClass,
     Machine,
     Recipe,
+    allows_full,
     enumerate_recipes,
     expand_paged,
     expand_parallel_degrees,
@@ -54,7 +55,7 @@ from planner.scenario.job import Job
 from planner.units import GB, GIB
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 
 MANY_ACCUMULATION_STEPS = 64
@@ -136,21 +137,27 @@ class Grid:
         )
         return fitting, misses
 
+    def tried(self, recipes: tuple[Recipe, ...], classes: Sequence[Sequence[Machine]]) -> TriedGrid:
+        """Return the cells of recipes on machines, given by their class, with what leaves the others out."""
+        alone = replace(self, rejected=Counter(), small_hosts=[])
+        fitting, missing = alone.evaluate(recipes, list(chain.from_iterable(classes)))
+        return TriedGrid(recipes, classes, fitting, missing, alone.rejected, alone.small_hosts)
+
     def evaluate_where_missing(
         self,
         recipes: Sequence[Recipe],
         group: Sequence[Machine],
         found: Configurations,
         missing: Sequence[MemoryShortfall],
+        pages: Configurations | None,
     ) -> tuple[list[Configurations], list[MemoryShortfall]]:
         """Return what one class of machines runs besides `found`, and the shortfalls that are left of `missing`.
 
-        These are paged optimizers, parallelism over GPUs, and observed runs that should not fit.
+        These are paged optimizers (`pages`), parallelism over GPUs, and observed runs that should not fit.
         """
         job, several, opened = self.job, list[Configurations](), list[Recipe]()
         left_missing = list(missing)
-        pages = self.evaluate_paged(recipes, group, found)
-        if len(pages):
+        if pages is not None and len(pages):
             several.append(pages)
             reached = set(_placed(pages))
             left_missing = [
@@ -234,19 +241,33 @@ class Grid:
             micro, accumulation = choose_fastest_batches(inputs, seconds_at, lines, micro, accumulation, per_rank)
         return micro, accumulation, *seconds_at(np.maximum(micro, 1), np.maximum(accumulation, 1))
 
-    def evaluate_paged(
-        self, recipes: Sequence[Recipe], machines: Sequence[Machine], found: Configurations
-    ) -> Configurations:
-        """Return full training with a paged optimizer on the machines where no other fits."""
-        job, card = self.job, GpuClass.of(self.library.gpu(machines[0].gpu))
-        opened = [
-            recipe
-            for recipe in expand_paged(job, recipes, self.library)
-            if is_allowed(recipe, job) and find_incompatibility(recipe, card, self.library) is None
-        ]
-        full = np.asarray([recipe.method == "full" for recipe in found.recipes], dtype=bool)
+    def evaluate_paged(self, grids: Sequence[TriedGrid]) -> dict[tuple[int, int], Configurations]:
+        """Return full training with a paged optimizer where no other fits, by the places of a grid and of its class.
+
+        Machines on which the same recipes are opened are one grid, whatever their class.
+        """
+        job, library, found = self.job, self.library, dict[tuple[int, int], Configurations]()
+        opened: dict[tuple[Recipe, ...], dict[tuple[int, int], list[Machine]]] = {}
+        if not allows_full(job):
+            return found
+        for number, grid in enumerate(grids):
+            full = np.asarray([recipe.method == "full" for recipe in grid.fitting.recipes], dtype=bool)
+            in_full, paged = grid.fitting.rows(full[grid.fitting.recipe]), expand_paged(job, grid.recipes, library)
+            paged = [recipe for recipe in paged if is_allowed(recipe, job)]
+            for place, group in enumerate(grid.classes):
+                if left := _without(group, in_full):
+                    card = GpuClass.of(library.gpu(group[0].gpu))
+                    works = tuple(recipe for recipe in paged if find_incompatibility(recipe, card, library) is None)
+                    opened.setdefault(works, {})[number, place] = left
         quiet = replace(self, rejected=Counter(), small_hosts=[])  # what does not fit in pages was counted without them
-        return quiet.evaluate(opened, _without(machines, found.rows(full[found.recipe])))[0]
+        for recipes, of_class in opened.items():
+            fitting, _ = quiet.evaluate(recipes, list(chain.from_iterable(of_class.values())))
+            begin = 0
+            for which, left in of_class.items():
+                here = fitting.rows((fitting.machine >= begin) & (fitting.machine < begin + len(left)))
+                found[which] = replace(here, machines=tuple(left), machine=here.machine - begin)
+                begin += len(left)
+        return found
 
     def evaluate_observed(
         self, recipes: Sequence[Recipe], seen: Sequence[Machine], found: Configurations
@@ -320,9 +341,31 @@ def _without(machines: Sequence[Machine], *found: Configurations) -> list[Machin
 #
 # A machine is a GPU, their number per instance, a number of instances and the links between them.
 # For each recipe and machine the largest micro-batch that fits and divides the batch exactly is kept.
-# Where the whole job was observed on a machine, its configurations have the observed hours
-# (`compared_runs.py`); observed speed and memory correct the estimates of all configurations
-# (`compared_runs.py`).
+# Where the whole job was observed on a machine, its configurations have the observed hours; observed speed and memory
+# correct the estimates of all configurations (`compared_runs.py`).
+
+
+@dataclass(frozen=True)
+class TriedGrid:
+    """The recipes of one grid, its machines by class, and the cells that fit, before pages and parallelism are tried.
+
+    `rejected` and `small_hosts` are those of this grid alone.
+    """
+
+    recipes: tuple[Recipe, ...]
+    classes: Sequence[Sequence[Machine]]
+    fitting: Configurations
+    missing: Sequence[MemoryShortfall]
+    rejected: Counter[str]
+    small_hosts: Sequence[HostShortfall]
+
+
+@dataclass(frozen=True)
+class TriedGrids:
+    """The grids of one job, and how many recipes work on no machine of a class, by the reason."""
+
+    grids: tuple[TriedGrid, ...]
+    incompatible: Counter[str]
 
 
 @dataclass(frozen=True)
@@ -337,6 +380,7 @@ class JobConfigurations:
     learned: Correction = NO_CORRECTION  # from observed runs; step seconds and memory follow it already
     coefficients: Mapping[Recipe, RecipeCoefficients] = field(default_factory=dict)  # of recipes that were tried
     small_hosts: tuple[HostShortfall, ...] = ()  # the nearest of each machine that only its host's memory leaves out
+    tried: TriedGrids | None = None  # what techniques that a job may not use leave as it is
 
 
 def enumerate_configurations(
@@ -346,11 +390,13 @@ def enumerate_configurations(
     library: Library,
     headroom: float | None = None,
     only_allowed: bool = False,
+    before: JobConfigurations | None = None,
 ) -> JobConfigurations:
     """Return every recipe on every machine that fits, with its fastest micro-batch; count the others by their reason.
 
     `headroom` (a share) replaces the margin of the fit rule. `only_allowed` leaves out cards on which the job allows
-    no recipe that works.
+    no recipe that works. `before` are all configurations of a job that differs in whether it may train in full, and in
+    nothing else that memory and step times depend on: only paged optimizers, and what follows from them, are tried.
     Shapes: recipes and machines of one class of GPU form a grid (R, 1) x (H,); the result is its fitting cells.
     """
     shape, learned = shape_of(job, architecture), learn_correction(job, architecture, library)
@@ -358,26 +404,38 @@ def enumerate_configurations(
     grid = Grid(job, shape, library, headroom, learned, rejected)
     pieces: list[Configurations] = []
     misses: list[MemoryShortfall] = []
-    for recipes, classes in _grids_of(job, machines, library, rejected):
-        if only_allowed and not any(is_allowed(recipe, job) for recipe in recipes):
-            continue
-        fitting, missing = grid.evaluate(recipes, list(chain.from_iterable(classes)))
-        pieces.append(fitting)
-        for group in classes:
-            more, missing = grid.evaluate_where_missing(recipes, group, fitting, missing)
+    if before is not None and before.tried is not None:
+        grid.known.update(before.coefficients)
+        tried = before.tried
+    else:
+        incompatible = Counter[str]()
+        kinds = _grids_of(job, machines, library, incompatible)
+        if only_allowed:
+            kinds = [kind for kind in kinds if any(is_allowed(recipe, job) for recipe in kind[0])]
+        tried = TriedGrids(tuple(grid.tried(*kind) for kind in kinds), incompatible)
+    rejected.update(tried.incompatible)
+    pages = grid.evaluate_paged(tried.grids)
+    for number, tried_grid in enumerate(tried.grids):
+        rejected.update(tried_grid.rejected)
+        grid.small_hosts.extend(tried_grid.small_hosts)
+        pieces.append(tried_grid.fitting)
+        missing = tried_grid.missing
+        for place, group in enumerate(tried_grid.classes):
+            of_class = tried_grid.recipes, group, tried_grid.fitting, missing, pages.get((number, place))
+            more, missing = grid.evaluate_where_missing(*of_class)
             pieces += more
         misses += missing
     ways = concatenate_configurations(pieces)
     ways = replace(ways, step_seconds=ways.step_seconds / learned.speed_factors(ways, shape.sequence, library))
     observed = apply_observed_hours(ways, job, shape)
-    hosts = tuple(grid.small_hosts)
-    return JobConfigurations(shape, tuple(machines), observed, tuple(misses), rejected, learned, grid.known, hosts)
+    found = observed, tuple(misses), rejected, learned, grid.known, tuple(grid.small_hosts), tried
+    return JobConfigurations(shape, tuple(machines), *found)
 
 
 def _grids_of(
     job: Job, machines: Sequence[Machine], library: Library, rejected: Counter[str]
-) -> Iterator[tuple[Sequence[Recipe], list[list[Machine]]]]:
-    """Yield the recipes of each grid, with its machines by class of GPU and by one or several GPUs.
+) -> Iterable[tuple[tuple[Recipe, ...], list[list[Machine]]]]:
+    """Return the recipes of each grid, with its machines by class of GPU and by one or several GPUs.
 
     Classes with the same recipes are one grid: most of its time does not depend on the number of machines.
     """
@@ -388,7 +446,7 @@ def _grids_of(
     grids: dict[tuple[Recipe, ...], list[list[Machine]]] = {}
     for group in groups.values():
         grids.setdefault(tuple(_compatible_recipes(job, group, library, rejected)), []).append(group)
-    yield from grids.items()
+    return grids.items()
 
 
 def _compatible_recipes(job: Job, group: Sequence[Machine], library: Library, rejected: Counter[str]) -> list[Recipe]:

@@ -36,8 +36,8 @@ from planner.scenario.offer_terms import Buy, Horizon, Own, interest_usd
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.chosen import figures_of, recipe_of
 from planner.solving.elastic_program import unrestricted_techniques
-from planner.solving.optimise_choice import ResolvedPlan, optimise, try_solve
-from planner.solving.prepare import PreparedScenario, are_compared, prepare
+from planner.solving.optimise_choice import COST, ResolvedPlan, optimise, try_solve
+from planner.solving.prepare import BOUND_ROUNDING, PreparedScenario, are_compared, prepare, prepare_below
 from planner.units import DAY_HOURS, MONTH_HOURS
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def find_binding_limits(plan: ResolvedPlan) -> tuple[Binding, ...]:
     objective = CandidateObjective.of(plan.prepared.scenario)
     goal = plan.objective - objective.min_gain(plan.objective)
     for lifted in lift_limits(plan.prepared.scenario):
-        free = try_solve(prepare(lifted.scenario, plan.prepared.library, plan.prepared))
+        free = _solve_without(plan.prepared, lifted.scenario, plan.objective)
         if free is not None and free.objective <= goal:
             binding = Binding(
                 limit=lifted.path,
@@ -174,7 +174,24 @@ def pick_without(prepared: PreparedScenario, freed: Scenario) -> ResolvedPlan | 
     None of several jobs, where more than dollars counts, and where there is none.
     """
     is_by_dollars = freed.objective_kind == "cost" and freed.has_plain_dollars
-    return try_solve(prepare(freed, prepared.library, prepared)) if is_by_dollars and len(freed.jobs) == 1 else None
+    if not is_by_dollars or len(freed.jobs) > 1:
+        return None
+    least = float(np.min(CandidateObjective.of(prepared.scenario).best(prepared.screened[0].table)[0], initial=np.inf))
+    return _solve_without(prepared, freed, least)
+
+
+def _solve_without(prepared: PreparedScenario, freed: Scenario, least: float) -> ResolvedPlan | None:
+    """Return the best plan with a limit changed, where the least objective with the limit is `least`.
+
+    A plan of the only job whose dollars are minimised is searched for among candidates that cost no more than that, or
+    a near tie more: these are all that decide, if one of them costs as little.
+    """
+    if len(freed.jobs) == 1 and freed.objective_kind == "cost" and math.isfinite(least):
+        rounding = BOUND_ROUNDING * max(1.0, least)
+        found = try_solve(prepare_below(freed, prepared, least + freed.near_tie_usd(least) + COST.slack + 2 * rounding))
+        if found is not None and found.objective <= least + rounding:
+            return found
+    return try_solve(prepare(freed, prepared.library, prepared))
 
 
 def _saved_usd(prepared: PreparedScenario, lifted: LiftedLimit, paid_usd: float) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -24,7 +25,7 @@ from planner.candidates.market import (
 )
 from planner.candidates.screening import CandidateObjective, promising_rows, screen
 from planner.candidates.spot_candidates import ScreenedCandidates
-from planner.candidates.spot_search import BEST, BEST_OF_METHODS, DEFAULT_SCOPE, NEEDED_BY_JOBS
+from planner.candidates.spot_search import BEST, BEST_OF_METHODS, DEFAULT_SCOPE, KEPT_USD, NEEDED_BY_JOBS
 from planner.candidates.stage_hours import export_fault, no_machine_fault
 from planner.configurations.coefficients import image_faults
 from planner.configurations.compared_runs import impossibility_reason
@@ -103,7 +104,9 @@ class _Needs(NamedTuple):
         if self.has_notes:
             rows = np.append(rows, np.flatnonzero(self._in_notes(candidates, screened)))
         rows = np.unique(rows)
-        return candidates.rows(rows).with_used_configurations(), _with_rows(found, screened, candidates, rows)
+        cut = candidates.rows(rows).with_used_configurations()
+        cut = replace(cut, physics=replace(cut.physics, tried=None))  # they would fill most of the memory
+        return cut, _with_rows(found, screened, candidates, rows)
 
     def _in_notes(self, candidates: JobCandidates, screened: ScreenedCandidates) -> Flags:
         """Return the rows (n,) of the uncut table that notes compare a plan with.
@@ -240,6 +243,17 @@ def prepare(
     ]
     raise_faults(faults, ScenarioError)
     return PreparedScenario(scenario, library, market, candidates, screened, is_slim, is_cut, with_policies)
+
+
+def prepare_below(scenario: Scenario, before: PreparedScenario, below: float) -> PreparedScenario:
+    """Return the scenario of `before` with a limit changed, of the only job whose cost is minimised.
+
+    Only candidates whose objective may be below `below` are screened.
+    """
+    market = _market(scenario, before.library, before)
+    wanted = _Wanted(CandidateObjective.of(scenario).waiting_usd, False, False, True, below)
+    candidates, screened = _candidates_and_screens(scenario, market, before.library, before, wanted, None)
+    return PreparedScenario(scenario, before.library, market, candidates, screened)
 
 
 def _may_be_cut(scenario: Scenario) -> bool:
@@ -404,6 +418,7 @@ class _Wanted(NamedTuple):
     is_slim: bool
     is_cut: bool
     with_policies: bool
+    below: float = math.inf  # of the only job: candidates whose objective is no less are of no use
 
 
 def _candidates_and_screens(
@@ -480,7 +495,6 @@ def _of_part(
     same_filters = before is not None and _filters(before.scenario) == _filters(scenario)
     same_filters = same_filters and before is not None and before.has_policies == wanted.with_policies
     shapes = dict[str, JobCandidates]()
-    scope = DEFAULT_SCOPE if are_compared(scenario.jobs) else NEEDED_BY_JOBS
     made: FoundOfJobs = {}
     for _, group in groupby(places, key=lambda index: _twin_key(scenario.jobs[index])):
         full: JobCandidates | None = None
@@ -499,14 +513,28 @@ def _of_part(
             elif job.deadline_hours in twins:
                 found = twins[job.deadline_hours]
             else:
-                usd = wanted.waiting_usd
-                found = full, screen(full, market, scenario.limits, library, waiting_usd=usd, scope=scope)
+                found = full, _screened(full, market, scenario, library, wanted)
                 found = needs.cut(*found) if wanted.is_cut else found
             twins.setdefault(job.deadline_hours, found)
             made[index] = _of_job(*found, job, index)
         if wanted.is_cut and full is not None:
             full.policies.drop_passes()
     return made
+
+
+def _screened(
+    candidates: JobCandidates, market: Market, scenario: Scenario, library: Library, wanted: _Wanted
+) -> ScreenedCandidates:
+    """Return the screened candidates of a job, as far as their objective may be below what is wanted."""
+    usd, scope = wanted.waiting_usd, DEFAULT_SCOPE if are_compared(scenario.jobs) else NEEDED_BY_JOBS
+    if math.isinf(wanted.below):
+        return screen(candidates, market, scenario.limits, library, waiting_usd=usd, scope=scope)
+    # No bound of a policy is less than that of its row: the search finds the policies below as among all rows.
+    most = wanted.below * (1 + 2 * BOUND_ROUNDING) + KEPT_USD
+    rows = promising_rows(candidates, CandidateObjective.of(scenario), most)
+    scope = replace(scope, below=wanted.below)
+    found = screen(candidates.rows(rows), market, scenario.limits, library, waiting_usd=usd, scope=scope)
+    return replace(found, rows=rows[found.rows])
 
 
 def _twin_key(job: Job) -> str:
