@@ -460,28 +460,25 @@ def with_parallel_degrees(recipe: Recipe, tensor: int, pipeline: int) -> Recipe:
 
 
 def expand_parallel_degrees(job: Job, recipes: Sequence[Recipe], card: GpuClass, library: Library) -> list[Recipe]:
-    """Return the recipes at every degree of tensor, pipeline and (for long sequences) context parallelism.
+    """Return the recipes at every degree of tensor, pipeline and (for long sequences) context parallelism that works.
 
     None where the job asks or the framework has none.
     """
-    expanded = list[Recipe]()
+    opened = list[Recipe]()
     if not job.techniques.context_parallel and LONG_FOR_ONE_GPU <= _sequence(job, library) < LONG_SEQUENCE:
-        spread = [replace(recipe, context_parallel=degree) for recipe in recipes for degree in SPREAD_DEGREES]
-        expanded += [recipe for recipe in spread if find_incompatibility(recipe, card, library) is None]
+        opened += [replace(recipe, context_parallel=degree) for recipe in recipes for degree in SPREAD_DEGREES]
     architecture = library.architecture(job.architecture)
-    if job.techniques.tensor_parallel or job.techniques.pipeline_parallel:
-        return expanded
-    parallel = [
-        recipe for recipe in recipes if framework_of(library, recipe.framework).parallel and not recipe.is_hybrid
-    ]
-    return expanded + [
-        with_parallel_degrees(recipe, tensor, pipeline)
-        for recipe in parallel
-        for tensor in TENSOR_DEGREES
-        if architecture.split_fault(tensor) is None
-        for pipeline in PIPELINE_DEGREES
-        if tensor * pipeline > 1
-    ]
+    if not job.techniques.tensor_parallel and not job.techniques.pipeline_parallel:
+        opened += [
+            with_parallel_degrees(recipe, tensor, pipeline)
+            for recipe in recipes
+            if framework_of(library, recipe.framework).parallel and not recipe.is_hybrid
+            for tensor in TENSOR_DEGREES
+            if architecture.split_fault(tensor) is None
+            for pipeline in PIPELINE_DEGREES
+            if tensor * pipeline > 1
+        ]
+    return [recipe for recipe in opened if find_incompatibility(recipe, card, library) is None]
 
 
 def expand_paged(job: Job, recipes: Sequence[Recipe], library: Library) -> list[Recipe]:

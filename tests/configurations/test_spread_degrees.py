@@ -8,7 +8,13 @@ from typing import Any
 import pytest
 
 import planner
-from planner.configurations.recipe import GpuClass, Recipe, enumerate_recipes, expand_parallel_degrees
+from planner.configurations.recipe import (
+    GpuClass,
+    Recipe,
+    enumerate_recipes,
+    expand_parallel_degrees,
+    find_incompatibility,
+)
 from planner.errors import ScenarioError
 from planner.estimates.inputs import Layout
 from planner.library.reading import read_library
@@ -49,6 +55,17 @@ def test_shorter_sequences_are_cut_only_where_nothing_else_fits() -> None:
 
     assert opened(4096) == opened(65536) == []  # the latter has them already
     assert {recipe.sharding for recipe in opened(8192)} == {"zero3"}
+
+
+@pytest.mark.parametrize("gpu", ["H100-80GB", "MI300X", "TPU-v6e"])
+def test_degrees_that_do_not_work_together_with_the_rest_are_not_opened(gpu: str) -> None:
+    """Pipelines of MaxText are unmeasured: a plan had one where full training on TPUs fitted no other way."""
+    card = GpuClass.of(LIBRARY.gpu(gpu))
+    wanted = job(sequence_length=8192, framework=[*LIBRARY.techniques.frameworks])
+    opened = expand_parallel_degrees(wanted, enumerate_recipes(wanted, card, True, LIBRARY), card, LIBRARY)
+    assert any(recipe.tensor_parallel * recipe.pipeline_parallel > 1 for recipe in opened)
+    assert not {reason for recipe in opened if (reason := find_incompatibility(recipe, card, LIBRARY))}
+    assert not [recipe for recipe in opened if recipe.framework == "maxtext" and recipe.pipeline_parallel > 1]
 
 
 def test_experts_are_spread_by_default_over_gpus_where_the_framework_can() -> None:
