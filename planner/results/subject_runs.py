@@ -541,6 +541,7 @@ class RlWay(Part):
     """One way to divide the GPUs between training and rollout."""
 
     training_gpus: int
+    """GPUs that train."""
     rollout_gpus: int
     """0: all GPUs do both in turn."""
     overlapped: bool
@@ -551,6 +552,7 @@ class RlWay(Part):
     idle_share: float
     """Of a step."""
     usd_per_100_steps: float | None
+    """Expected dollars of the machines for 100 steps; None without a price."""
 
 
 class RlEstimate(Result):
@@ -559,16 +561,22 @@ class RlEstimate(Result):
     schema_version: int = 3
     architecture: str
     algorithm: str
+    """Such as `grpo`."""
     method: str
     gpu: str
     training_gpus: int
+    """GPUs that train."""
     rollout_gpu: str
+    """Model of the GPUs that sample answers."""
     rollout_gpus: int
     """0: the training GPUs do both in turn."""
     overlapped: bool
+    """Whether answers of the next step are sampled while the trainer works, one step off the policy."""
     engine: str
     engines: int
+    """Copies of the model that sample answers."""
     gpus_per_engine: int
+    """Over which the weights of one engine are divided."""
     rollout_weight_bits: int = 16
     """Of the engines; 8 is fp8."""
     sequences: int
@@ -580,6 +588,7 @@ class RlEstimate(Result):
     input_tokens: float
     output_tokens: float
     longest_output: int
+    """Tokens of the longest answer."""
     step_seconds: Spread
     """From one step to the next, with its 80 % interval."""
     phases: dict[str, float]
@@ -593,12 +602,16 @@ class RlEstimate(Result):
     tail_ended_share: float
     """Mean share of the answers that an engine began with and that have ended in that time."""
     idle: str
+    """The side that waits; empty where none does."""
     idle_share: float
+    """Of a step."""
     steps: int
     hours: Spread
     """Of all steps."""
     usd_per_100_steps: Spread | None
+    """Dollars of the machines for 100 steps, with the 80 % interval; None without a price."""
     price_basis: str
+    """Where the price of a GPU-hour comes from; empty without one."""
     changes: dict[str, float]
     """Seconds of a step with one thing changed, such as twice the answers."""
     memory: tuple[PhaseMemory, ...]
@@ -629,6 +642,7 @@ class PreferenceEstimate(Result):
     reference: str
     """What is compared with: `none`, or a value of `techniques.reference`."""
     pairs: int
+    """Examples that the run trains on."""
     pairs_at_once: int
     """Examples on one GPU in one pass."""
     sequences_per_pair: int
@@ -636,10 +650,12 @@ class PreferenceEstimate(Result):
     input_tokens: float
     output_tokens: float
     longest_output: int
+    """Tokens of the longest answer."""
     packing: str
     peak_gib: float
     """Of one GPU with the longest answers, the reference included."""
     usable_gib: float
+    """Of one GPU, after what the driver takes."""
     reference_gib: float
     """Of a copy of the model; 0 where there is none."""
     fits: bool
@@ -651,6 +667,7 @@ class PreferenceEstimate(Result):
     """Of the hours: training, and passes forward of the reference and of what estimates a divergence."""
     usd: Spread | None
     price_basis: str
+    """Where the price of a GPU-hour comes from; empty without one."""
     evidence: EvidenceWord
     assumed: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
