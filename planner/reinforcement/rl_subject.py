@@ -162,7 +162,7 @@ class Reinforcement(Subject):
         self, logs: Sequence[str], scenario: Scenario, job: str, run: dict[str, Any], options: SolveOptions | None
     ) -> CalibrationResult:
         """Return the `measured` entry of the logs of a run, and what it changes."""
-        from planner.reinforcement.rl_tracking import calibrate_rl
+        from planner.reinforcement.rl_calibration import calibrate_rl
 
         return calibrate_rl(logs, scenario, job, run, options)
 

@@ -22,8 +22,9 @@ from planner.errors import InputError, ScenarioError
 from planner.library.reading import read_library
 from planner.loading.scenario_file import change_scenario
 from planner.reinforcement.evaluated_rl import predicted_phases, spread_of
+from planner.reinforcement.rl_calibration import phase_seconds, steps_of_plan
 from planner.reinforcement.rl_step import AS_ESTIMATED, AnswerLengths, RlPhases, measured_factors, spread_before_cut
-from planner.reinforcement.rl_tracking import _left_data, _progress, _since, _with_market, phase_seconds
+from planner.reinforcement.rl_tracking import _left_data, _progress, _with_market
 from planner.scenario.rl_job import MeasuredRl, RlJob, RlWork
 from planner.scenario.scenario import SolveOptions
 
@@ -279,7 +280,7 @@ def test_a_run_that_went_on_is_tracked_from_there_and_what_is_left_knows_all_tha
     log = written(tmp_path, verl_lines(range(first, 26)))
     tracked = planner.track(rest, one, [log])
     assert tracked.observed.steps == 5
-    found = _progress(rest.reinforcement[0], job, one, _since(read_rl_logs([log]), rest.reinforcement[0], job))
+    found = _progress(rest.reinforcement[0], job, one, steps_of_plan(read_rl_logs([log]), rest.reinforcement[0], job))
     work = _with_market(_left_data(tracked, found, one), one).jobs[0].work
     assert (work.steps, work.steps_before) == (75, 25)
     with pytest.raises(InputError, match="the plan begins after step 20; give the log of the run that went on"):
