@@ -352,9 +352,9 @@ def _explain_technique(loaded: LoadedScenario, technique: str, as_json: bool, op
         from planner.analysis.limit_sensitivity import explain_technique
 
         answer = explain_technique(loaded.scenario, technique, options)
-    from planner.report.plan_sections import render
+    from planner.report.explanation_text import render_technique
 
-    Output(as_json).write(answer, render)
+    Output(as_json).write(answer, render_technique)
 
 
 @click.command()

@@ -483,7 +483,7 @@ def _on_machines(run: _Run, as_of: datetime.date) -> Assignment:
     reported = figures.report(context, physics.work) | physics.reported
     if isinstance(physics, EvaluatedPhysics) and observed is None:
         run_lines = run.unpaused_bill() if context.named.pauses else lines
-        fallback = _fallback(context, physics, reported["training_hours"], figures.hours[0], run_lines)
+        fallback = _when_out_of_memory(context, physics, reported["training_hours"], figures.hours[0], run_lines)
         reported["vram_gib"] = reported["vram_gib"].model_copy(update={"fallback": fallback})
     spot = figures.spot
     return Assignment(
@@ -531,7 +531,7 @@ def _physics_and_stages(context: RunContext) -> tuple[Physics, JobStages]:
     return physics, evaluate_stages(context, physics)
 
 
-def _fallback(
+def _when_out_of_memory(
     context: RunContext, physics: EvaluatedPhysics, training: float, hours: float, lines: tuple[BillItem, ...]
 ) -> Fallback | None:
     """Return what a run that is out of memory changes: what costs least time; training takes that much longer.

@@ -15,12 +15,12 @@ from planner.errors import Fault, NoPlanError, ScenarioError, escaped
 from planner.report import words
 from planner.report.catalog_text import render_market
 from planner.report.explanation_text import render as render_explanation
+from planner.report.explanation_text import render_technique
 from planner.report.frontier_figure import bills_scene, frontier_figure, sweep_scene, tornado_scene
 from planner.report.frontier_text import BEST_VALUE, best_value, render_frontier
 from planner.report.frontier_text import format_summary as frontier_summary
 from planner.report.plan_answer import render_answer, render_details
 from planner.report.plan_figures import PICTURE, simulation_scene, timetable_figure
-from planner.report.plan_sections import render as render_technique
 from planner.report.run_text import (
     render_calibration,
     render_estimate,

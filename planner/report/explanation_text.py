@@ -1,4 +1,4 @@
-"""Limits as text: what binds and what relaxing it is worth, and what makes an infeasible scenario feasible."""
+"""Limits as text: what binds, what relaxing it is worth, what makes an infeasible scenario feasible; techniques."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from planner.report import words
-from planner.report.plan_sections import cut_lines, payment_words
+from planner.report.plan_sections import cut_lines, data_path_text, payment_words
 from planner.report.words import line_room
 from planner.results.explanation import (
     Alternative,
@@ -16,6 +16,7 @@ from planner.results.explanation import (
     Explanation,
     LimitSensitivity,
     PastCost,
+    TechniqueAnswer,
     WhyNot,
     device_noun,
 )
@@ -529,3 +530,30 @@ def _memory(answer: WhyNot) -> list[str]:
     parts = sorted(answer.memory.parts.items(), key=lambda part: (-part[1], part[0]))
     sizes = [f"{name.replace('_', ' ')} {words.gib(size)}" for name, size in parts if size >= 0.05]
     return words.section("Memory", words.join_parts([*sizes, f"peak in: {answer.memory.phase}"], "  ", line_room(), 3))
+
+
+# The answer of `explain --technique` as text.
+
+
+MOST_LINES_EACH = 4
+"""Lines of one finding."""
+
+
+def render_technique(answer: TechniqueAnswer) -> str:
+    """Return the text without a final newline: the verdict, the findings, and what they mean for the jobs."""
+    verdict = {"no": "the program does not decide it", "yes": "the program decides it"}.get(
+        answer.decides, f"the program decides it {answer.decides}"
+    )
+    lines = [f"{answer.technique}: {verdict}", ""]
+    lines += words.section("Why", words.wrap_lines(answer.why, line_room(), 3))
+    lines += words.section("Where", [answer.where] if answer.where else [])
+    findings = [f"{fact.finding} ({fact.setting}; {fact.source})" for fact in answer.found]
+    lines += words.section("Found", words.wrap_all(findings, line_room(), MOST_LINES_EACH))
+    several = len(answer.data_paths) > 1
+    here = [
+        f"{name}: {text}" if several else text
+        for name, path in answer.data_paths.items()
+        for text in [data_path_text(path, name)]
+    ]
+    lines += words.section("Here", words.wrap_all([*here, *answer.notes], line_room(), 3))
+    return "\n".join(lines)

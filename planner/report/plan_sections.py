@@ -14,7 +14,7 @@ from planner.library.engines import formats_in_name, read_engines
 from planner.library.technique_tables import read_techniques
 from planner.report import words
 from planner.report.words import line_room
-from planner.results.explanation import TechniqueAnswer, device_noun
+from planner.results.explanation import device_noun
 from planner.results.fleet import BulkGeneration
 from planner.results.plan import Assignment, DataPath, Plan
 from planner.results.plan_parts import (
@@ -835,30 +835,3 @@ def export(job: Assignment) -> list[str]:
     needs = f"; merging needs {made.ram_gb:,.0f} GB of RAM" if made.ram_gb else ""
     known = "" if made.ram_known or not made.ram_gb else " (unknown here)"
     return words.wrap_lines(f"{kind}, {words.significant(made.gb)} GB{where}{needs}{known}", line_room(), 2)
-
-
-# The answer of `explain --technique` as text.
-
-
-MOST_LINES_EACH = 4
-"""Lines of one finding."""
-
-
-def render(answer: TechniqueAnswer) -> str:
-    """Return the text without a final newline: the verdict, the findings, and what they mean for the jobs."""
-    verdict = {"no": "the program does not decide it", "yes": "the program decides it"}.get(
-        answer.decides, f"the program decides it {answer.decides}"
-    )
-    lines = [f"{answer.technique}: {verdict}", ""]
-    lines += words.section("Why", words.wrap_lines(answer.why, line_room(), 3))
-    lines += words.section("Where", [answer.where] if answer.where else [])
-    findings = [f"{fact.finding} ({fact.setting}; {fact.source})" for fact in answer.found]
-    lines += words.section("Found", words.wrap_all(findings, line_room(), MOST_LINES_EACH))
-    several = len(answer.data_paths) > 1
-    here = [
-        f"{name}: {text}" if several else text
-        for name, path in answer.data_paths.items()
-        for text in [data_path_text(path, name)]
-    ]
-    lines += words.section("Here", words.wrap_all([*here, *answer.notes], line_room(), 3))
-    return "\n".join(lines)
