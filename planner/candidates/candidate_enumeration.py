@@ -118,10 +118,10 @@ class MachineCandidates:
         def timed(placements: Sequence[Placement]) -> list[tuple[object, ...]]:
             """Return what hours depend on of placements."""
             stages = [
-                [(each.stage, each.hours, each.late_hours) for each in placement.separate_stages]
+                [(stage.stage, stage.hours, stage.late_hours) for stage in placement.separate_stages]
                 for placement in placements
             ]
-            return [(placement.adapts, *found) for placement, found in zip(placements, stages, strict=True)]
+            return [(placement.adapts, *of_stages) for placement, of_stages in zip(placements, stages, strict=True)]
 
         return (
             self.physics is other.physics
@@ -243,7 +243,7 @@ class MachineCandidates:
         )
         if has.any():
             offer = self.offer[has]
-            found = self.run_hours.interrupt(
+            interrupted = self.run_hours.interrupt(
                 run[has],
                 self.configuration[has],
                 self.instances[has],
@@ -252,8 +252,8 @@ class MachineCandidates:
                 columns.availability[offer],
             )
             # Where a restart takes longer than most up-times, the run never ends: no market to plan on.
-            ends = found.wall < MAX_WALL_FACTOR * np.maximum(run[has], restart[has])
-            paid[has], wall[has] = (np.where(ends, hours, np.nan) for hours in (found.paid, found.wall))
+            ends = interrupted.wall < MAX_WALL_FACTOR * np.maximum(run[has], restart[has])
+            paid[has], wall[has] = (np.where(ends, hours, np.nan) for hours in (interrupted.paid, interrupted.wall))
         return paid, wall
 
     def _exports(self) -> tuple[Floats, Floats, Floats]:
@@ -364,9 +364,9 @@ def hours_and_table(
 
 def _of(candidates: JobCandidates, count: int) -> MachineCandidates:
     """Return the first rows of a job's candidates, `count` of them, as what rents machines."""
-    one = candidates
-    rows = one.configuration[:count], one.table.offer[:count], one.placement[:count]
-    return MachineCandidates(one.job, one.physics, one.run_hours, one.columns, one.placements, *rows)
+    whole = candidates
+    rows = whole.configuration[:count], whole.table.offer[:count], whole.placement[:count]
+    return MachineCandidates(whole.job, whole.physics, whole.run_hours, whole.columns, whole.placements, *rows)
 
 
 def price_machines(machines: MachineCandidates, hours: RowHours, market: Market, jobs: Sequence[str]) -> CandidateTable:
@@ -418,20 +418,20 @@ def _term_usd(machines: MachineCandidates, hours: RowHours) -> Floats:
     """Return dollars (n, 3) of reservations: of their terms, and of the hours after them, expected and late."""
     columns, offer = machines.columns, machines.offer
     instances = machines.instances * hours.node_groups
-    found = np.zeros((len(offer), 3))
-    found[:, 0] = columns.committed_usd[offer] * instances
+    usd = np.zeros((len(offer), 3))
+    usd[:, 0] = columns.committed_usd[offer] * instances
     longer = np.flatnonzero((hours.once + hours.run * hours.stretch) * hours.late > columns.term_hours[offer])
     if len(longer):
         rows, of = hours.rows(longer), offer[longer]
         full = rows.once + rows.run * rows.stretch
         after, term = columns.after_usd[of], columns.term_hours[of]
         terms, goes_on = count_terms(rows.once + rows.run, full * rows.late, term, columns.committed_usd[of], after)
-        found[longer, 0] *= terms
+        usd[longer, 0] *= terms
         steps = columns.after_step_hours[of], columns.after_minimum_hours[of]
         for place, used in ((1, rows.once + rows.run), (2, full * rows.budget)):
             billed = round_up_hours(np.maximum(0.0, used - terms * term), *steps)
-            found[longer, place] = np.where(goes_on, billed * after * instances[longer], 0.0)
-    return found
+            usd[longer, place] = np.where(goes_on, billed * after * instances[longer], 0.0)
+    return usd
 
 
 def _market_usd(machines: MachineCandidates, hours: RowHours, run_h: Floats) -> tuple[Floats, Floats]:
@@ -627,12 +627,12 @@ def _known_physics(
     # Observed runs replace the allowed configurations; without them every method is enumerated anyway.
     open_ = {} if job.measured or before.job.measured else {"method": None, "weight_bits": None}
 
-    def essence(one: Job) -> Job:
+    def essence(given: Job) -> Job:
         """Return the job with the same value in all fields that do not matter."""
-        techniques = one.techniques.model_copy(update={"penalty_usd": {}, **open_})
-        confidence = one.confidence_given.model_copy(update={"deadline": 0.5})
+        techniques = given.techniques.model_copy(update={"penalty_usd": {}, **open_})
+        confidence = given.confidence_given.model_copy(update={"deadline": 0.5})
         update = {**IGNORED_FIELDS, "confidence_given": confidence, "techniques": techniques}
-        return one.model_copy(update=update | {"work": one.work.model_copy(update=amounts)})
+        return given.model_copy(update=update | {"work": given.work.model_copy(update=amounts)})
 
     return before.physics if essence(before.job) == essence(job) else None
 
@@ -707,10 +707,12 @@ def _best_ways(
         allowed, alone = (job.techniques.method, job.techniques.weight_bits), (framework,)
         key = ("physics", framework, allowed, job.confidence_given, machines)
         if key not in candidates.kept:
-            one = job.model_copy(update={"framework": alone})
-            found = enumerate_configurations(one, architecture, machines, library, headroom, only_allowed=True)
-            hours = compute_run_hours(one, architecture, found, library, run_hours.budget_confidence)
-            candidates.kept[key] = found, hours
+            of_framework = job.model_copy(update={"framework": alone})
+            configurations = enumerate_configurations(
+                of_framework, architecture, machines, library, headroom, only_allowed=True
+            )
+            hours = compute_run_hours(of_framework, architecture, configurations, library, run_hours.budget_confidence)
+            candidates.kept[key] = configurations, hours
         physics, run_hours = candidates.kept[key]
         burden = burden_of(physics.ways, run_hours, technique_penalties(job, physics.ways))
         of = np.ones(len(physics.ways), dtype=bool)

@@ -103,9 +103,11 @@ def spot_markets(offers: Sequence[Offer], library: Library) -> tuple[SpotMarket,
 
     statistics = []
     for offer in offers:
-        one = prior(hosts_of(offer, library)) if offer.spot is None else _single_machine_statistics(offer.spot, library)
+        market = (
+            prior(hosts_of(offer, library)) if offer.spot is None else _single_machine_statistics(offer.spot, library)
+        )
         count = len(offer.zones)
-        statistics.append(replace(one, basis=_basis_of_zones(one, count), zones=count) if count > 1 else one)
+        statistics.append(replace(market, basis=_basis_of_zones(market, count), zones=count) if count > 1 else market)
     return tuple(statistics)
 
 
@@ -116,15 +118,15 @@ def hosts_of(offer: Offer, library: Library) -> int:
 
 
 def market_of_nodes(
-    offer: Offer, one: SpotMarket, nodes: int, coefficients: NodeGroupCoefficients, library: Library
+    offer: Offer, market: SpotMarket, nodes: int, coefficients: NodeGroupCoefficients, library: Library
 ) -> SpotStates:
     """Return the market of `nodes` machines together, in any one zone: by age as stated, else means as recorded."""
     values = library.calibrations["spot"].values
     given = group_states(offer.spot) if offer.spot is not None and offer.spot.instances == nodes else None
     if given is None:
-        group = node_group_market(one.mean_up_hours, one.availability, nodes, coefficients)
+        group = node_group_market(market.mean_up_hours, market.availability, nodes, coefficients)
         given = states_from_means(float(group.mean_up), float(group.mean_outage), DurationShape.of(values))
-    return states_of_zones(given, one.zones, values["zone_exponent"])
+    return states_of_zones(given, market.zones, values["zone_exponent"])
 
 
 class Moves(NamedTuple):
@@ -145,9 +147,9 @@ def moves_of(offer: Offer, checkpoint_gb: Numbers, data_gb: float, pull_bytes_pe
     return Moves(share * gb * fee_usd(offer, "GB out"), share * gb * GB / pull_bytes_per_second / HOUR, share, gb)
 
 
-def _basis_of_zones(one: SpotMarket, zones: int) -> str:
+def _basis_of_zones(market: SpotMarket, zones: int) -> str:
     """Return the words that mark a group of zones as a prior: how they fail together was not observed."""
-    known = one.basis or "as the offer states it"
+    known = market.basis or "as the offer states it"
     return f"{known} in one zone; any of {zones} zones by m^0.7 (prior)"
 
 
@@ -171,8 +173,8 @@ def _single_machine_statistics(statistics: SpotStatistics, library: Library) -> 
         return SpotMarket(statistics.availability, statistics.mean_up_hours, statistics.mean_outage_hours, "")
     stages = library.calibrations["stages"]
     coefficients = NodeGroupCoefficients.of(stages.values)
-    one = node_group_market(statistics.mean_up_hours, statistics.availability, 1 / statistics.instances, coefficients)
-    up, share = float(one.mean_up), min(1.0, float(one.availability))
+    group = node_group_market(statistics.mean_up_hours, statistics.availability, 1 / statistics.instances, coefficients)
+    up, share = float(group.mean_up), min(1.0, float(group.availability))
     return SpotMarket(share, up, up * (1 - share) / share, "")
 
 
@@ -359,18 +361,18 @@ def build_market(scenario: Scenario, library: Library) -> Market:
     firsts = [group[0] for group in groups.values()]
     is_outdated = np.asarray([old for old, *_ in groups], dtype=bool)
     merged = [len({offer.region for _, offer in group}) for group in groups.values()]
-    labels, found = [label for label, _ in firsts], [offer for _, offer in firsts]
+    labels, listed = [label for label, _ in firsts], [offer for _, offer in firsts]
     several = [labelled for labelled in every if labelled[1].zones]
-    is_outlier = flag_spot_outliers([*found, *(offer for _, offer in several)])
-    keep = list(range(len(found) + len(several)))
+    is_outlier = flag_spot_outliers([*listed, *(offer for _, offer in several)])
+    keep = list(range(len(listed) + len(several)))
     if has_comparable_prices(scenario):
-        keep = find_undominated_offers(found, labels, is_outlier, is_outdated, [term for _, term, *_ in groups])
-        left = undominated_groups([offer for _, offer in several], is_outlier[len(found) :].tolist(), bool(places))
-        keep += [len(found) + place for place in left]
-    labels, found = labels + [label for label, _ in several], found + [offer for _, offer in several]
+        keep = find_undominated_offers(listed, labels, is_outlier, is_outdated, [term for _, term, *_ in groups])
+        left = undominated_groups([offer for _, offer in several], is_outlier[len(listed) :].tolist(), bool(places))
+        keep += [len(listed) + place for place in left]
+    labels, listed = labels + [label for label, _ in several], listed + [offer for _, offer in several]
     merged += [1] * len(several)
     is_outdated = np.append(is_outdated, [scenario.limits.is_outdated(offer) for _, offer in several]).astype(bool)
-    offers = tuple(found[index] for index in keep)
+    offers = tuple(listed[index] for index in keep)
     cards = tuple(library.gpu(offer.card) if offer.rents_gpus else None for offer in offers)
     # Thousands of offers rent a few hundred kinds of machine: equal ones are made once.
     made: dict[tuple[object, ...], tuple[Machine, ...]] = {}

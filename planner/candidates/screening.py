@@ -124,12 +124,12 @@ def screen(
     budget_usd = math.inf if limits.budget_usd is None else limits.budget_usd
     is_fine = not (only_hours or len(table.jobs) > 1 or _limits_rates(limits))
     wanted = WantedShares(between, is_fine, only_hours, scope.every_place, budget_usd)
-    found, too_late = _mix_markets(candidates, kept, wanted, market, library)
+    screened, too_late = _mix_markets(candidates, kept, wanted, market, library)
     for row, hours_late in too_late.items():
         lateness[row] = hours_late
         rejections.reasons[ENDS_AFTER_DEADLINE] += 1
-    found = replace(found, rejected=rejections.reasons, lateness=lateness)
-    return found if policies is None else found.with_policies(policies, in_time[policies.origin])
+    screened = replace(screened, rejected=rejections.reasons, lateness=lateness)
+    return screened if policies is None else screened.with_policies(policies, in_time[policies.origin])
 
 
 class _Shares(NamedTuple):
@@ -187,7 +187,7 @@ def _beaten_on_demand(table: CandidateTable, may_beat: Flags, budget_usd: float)
     hours = table.late_hours(0.0)
     least = np.fmax(hours, table.hours(np.where(first > budget_usd, np.nan_to_num(within), 0.0)))
     usd = np.full(len(table), budget_usd) if len(table.jobs) == 1 else np.fmin(first, last)
-    paid, found = table.late_cost_usd(0.0), np.zeros(len(table), dtype=bool)
+    paid, is_beaten = table.late_cost_usd(0.0), np.zeros(len(table), dtype=bool)
     for gpus in np.unique(table.gpus).tolist():
         mine = np.flatnonzero(table.gpus == gpus)
         others = np.flatnonzero(may_beat & (table.gpus <= gpus) & np.isfinite(hours))
@@ -195,8 +195,8 @@ def _beaten_on_demand(table: CandidateTable, may_beat: Flags, budget_usd: float)
             order = others[np.argsort(hours[others], kind="stable")]
             lowest = np.minimum.accumulate(paid[order])
             place = np.searchsorted(hours[order], least[mine], side="right") - 1
-            found[mine] = (place >= 0) & (lowest[np.maximum(place, 0)] <= usd[mine])
-    return found
+            is_beaten[mine] = (place >= 0) & (lowest[np.maximum(place, 0)] <= usd[mine])
+    return is_beaten
 
 
 class _Kept(NamedTuple):
@@ -241,9 +241,9 @@ def _mix_markets(
         for row, share in zip(*steps, strict=True):
             whole[row].append(share)
         shares = FixedShares(candidates, kept.rows[mixes], market, library)
-        found = shares.draw(mixed, drawn, kept.latest[mixes], kept.shares.likely[mixes], whole, wanted)
-        late = {int(kept.rows[mixes[at]]): hours for at, hours in found.late.items() if not kept.able[mixes[at]]}
-        mixed, hours, mixes = found.table, hours.rows(found.origin), mixes[found.origin]
+        points = shares.draw(mixed, drawn, kept.latest[mixes], kept.shares.likely[mixes], whole, wanted)
+        late = {int(kept.rows[mixes[at]]): hours for at, hours in points.late.items() if not kept.able[mixes[at]]}
+        mixed, hours, mixes = points.table, hours.rows(points.origin), mixes[points.origin]
         hours = replace(hours, switch=np.where(mixed.share_low >= 1, 0.0, hours.switch))  # on spot for good
     rounded, origin, billed = apply_billing_steps(mixed, hours, candidates.columns)
     return ScreenedCandidates(rounded, kept.rows[mixes[origin]], billed, Counter(), np.zeros(0)), late
@@ -291,42 +291,42 @@ def _apply_filters(
 ) -> _Rejections:
     """Return what the filters reject that depend on neither the spot share nor the deadline."""
     job, table, columns = candidates.job, candidates.table, candidates.columns
-    found = _Rejections(len(table))
+    rejections = _Rejections(len(table))
     if method_filter is not False and candidates.recipes:
         allowed = method_filter
         if allowed is True:
             allowed = np.asarray([is_allowed(recipe, job) for recipe in candidates.recipes], dtype=bool)
-        found.reject(~allowed[table.recipe], METHOD_NOT_ALLOWED)
+        rejections.reject(~allowed[table.recipe], METHOD_NOT_ALLOWED)
     if any(lists != AllowForbid() for lists in (limits.providers, limits.gpus, limits.regions, limits.tiers)):
-        found.reject(~market.permitted(limits)[table.offer], "its provider, GPU, region or tier is not allowed")
+        rejections.reject(~market.permitted(limits)[table.offer], "its provider, GPU, region or tier is not allowed")
     for reason, refused in _refused_by_tools(candidates, market, limits):
-        found.reject(refused, reason)
+        rejections.reject(refused, reason)
     if market.is_outdated.any() and limits.max_price_age_hours is not None:
-        found.reject(market.is_outdated[table.offer], OUTDATED_PRICE)
+        rejections.reject(market.is_outdated[table.offer], OUTDATED_PRICE)
     for reason, configurations in _chip_refusals(candidates, market, limits).items():
-        found.reject(np.append(configurations, False)[candidates.configuration], reason)
+        rejections.reject(np.append(configurations, False)[candidates.configuration], reason)
     if any(offer.stock_status for offer in market.offers):
         stocked = np.asarray([limits.has_stock(offer) for offer in market.offers], dtype=bool)
-        found.reject(~stocked[table.offer], LITTLE_STOCK)
-    _reject_peaks(found, table, market, limits)
-    found.reject(_exceeds_quota_or_stock(table, market, limits), MORE_THAN_THERE_IS)
-    found.reject(candidates.lacks_ram(), INSUFFICIENT_RAM)
-    found.reject(candidates.lacks_export_memory(), LACKS_EXPORT_MEMORY)
+        rejections.reject(~stocked[table.offer], LITTLE_STOCK)
+    _reject_peaks(rejections, table, market, limits)
+    rejections.reject(_exceeds_quota_or_stock(table, market, limits), MORE_THAN_THERE_IS)
+    rejections.reject(candidates.lacks_ram(), INSUFFICIENT_RAM)
+    rejections.reject(candidates.lacks_export_memory(), LACKS_EXPORT_MEMORY)
     if np.isfinite(columns.use_hours).any():
-        found.reject(candidates.hours_rented() > columns.use_hours[table.offer], OUTLASTS_MACHINE)
+        rejections.reject(candidates.hours_rented() > columns.use_hours[table.offer], OUTLASTS_MACHINE)
     if np.isfinite(columns.committed_hours).any():
         left = columns.committed_hours[table.offer]
-        found.reject(table.rented_h > left, "it needs more of the hours paid for than are left")
-    return found
+        rejections.reject(table.rented_h > left, "it needs more of the hours paid for than are left")
+    return rejections
 
 
-def _reject_peaks(found: _Rejections, table: CandidateTable, market: Market, limits: Limits) -> None:
+def _reject_peaks(rejections: _Rejections, table: CandidateTable, market: Market, limits: Limits) -> None:
     """Reject the rows that alone use more at one time than a limit allows, or of which nobody states what they use."""
     for limit, most in given_peaks(limits):
         if not limit.is_of_dollars:
             used = market.use_of(limit)[table.offer] * table.instances
-            found.reject(np.isnan(used), limit.unknown)
-            found.reject(used > most * (1.0 + PEAK_TOLERANCE), limit.exceeded)
+            rejections.reject(np.isnan(used), limit.unknown)
+            rejections.reject(used > most * (1.0 + PEAK_TOLERANCE), limit.exceeded)
 
 
 def _refused_by_tools(candidates: JobCandidates, market: Market, limits: Limits) -> Iterator[tuple[str, Flags]]:

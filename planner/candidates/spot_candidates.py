@@ -48,16 +48,18 @@ class SpotChoice:
     @property
     def ends(self) -> tuple[Floats, Floats, Floats, Floats]:
         """Return guaranteed hours, expected hours, dollars and spot share of the columns of both markets: equal."""
-        one = self.point
-        hours, finish, usd, share = (np.full(2, x) for x in (one.hours, one.finish_hours, one.usd, one.spot_share))
+        point = self.point
+        hours, finish, usd, share = (
+            np.full(2, x) for x in (point.hours, point.finish_hours, point.usd, point.spot_share)
+        )
         return hours, finish, usd, share
 
     def with_less_waiting(
         self, policies: PolicyCache, most_usd: float, low_share: float
     ) -> tuple[SpotChoice, float] | None:
         """Return the policy of nearly the same dollars that waits least, and the price of waiting that it weighs."""
-        found = least_wait(policies, self.run, self.states, self.point, most_usd, low_share)
-        return None if found is None else (SpotChoice(found[0], self.states, found[1]), found[2])
+        least = least_wait(policies, self.run, self.states, self.point, most_usd, low_share)
+        return None if least is None else (SpotChoice(least[0], self.states, least[1]), least[2])
 
     def in_full(self, policies: PolicyCache) -> SpotChoice:
         """Return the choice with all figures of its point, those that no candidate is compared by included."""
@@ -239,10 +241,17 @@ class SpotRows:
     def kind(self, row: int) -> tuple[object, ...]:
         """Return the kind of a row: rows of one kind rent the same machines at one provider on the same spot market."""
         place = int(self.table.offer[row])
-        offer, one = self.market.offers[place], self.candidates.spot[place]
+        offer, spot_market = self.market.offers[place], self.candidates.spot[place]
         # Where jobs share limits, two offers may differ in stock.
         where: object = place if self.target.shared else (offer.provider, offer.gpu, offer.spot, offer.notice_seconds)
-        return where, int(self.table.gpus[row]), int(self.nodes[row]), one.mean_up_hours, one.availability, one.zones
+        return (
+            where,
+            int(self.table.gpus[row]),
+            int(self.nodes[row]),
+            spot_market.mean_up_hours,
+            spot_market.availability,
+            spot_market.zones,
+        )
 
     @property
     def unlimited(self) -> Flags:
@@ -265,16 +274,16 @@ class SpotRows:
     @cached_property
     def moves(self) -> Floats:
         """Return the dollars and hours (n, 2) that a loss of machines costs a run which goes on in another region."""
-        found, offer = np.zeros((len(self.table), 2)), self.table.offer
+        moved, offer = np.zeros((len(self.table), 2)), self.table.offer
         saved_gb = self.candidates.run_hours.saved_bytes[self.configuration] / GB
         pull = self.candidates.columns.pull_bytes_per_second[offer]
         for place in np.flatnonzero(np.bincount(offer)).tolist():
             if (sold := self.market.offers[place]).zones:
                 at = np.flatnonzero(offer == place)
-                one = moves_of(sold, saved_gb[at], self.candidates.job.data_gb, pull[at])
-                found[at, 0] = one.usd * self.nodes[at] / self.gang[at]  # machines that move each copy all
-                found[at, 1] = one.hours
-        return found
+                move = moves_of(sold, saved_gb[at], self.candidates.job.data_gb, pull[at])
+                moved[at, 0] = move.usd * self.nodes[at] / self.gang[at]  # machines that move each copy all
+                moved[at, 1] = move.hours
+        return moved
 
     def run_of(self, row: int) -> tuple[SpotRun, SpotStates]:
         """Return the run of a row and the market of all machines of its node group together."""
@@ -286,8 +295,8 @@ class SpotRows:
         place, nodes = int(self.table.offer[row]), int(self.nodes[row])
         offer, run_hours, key = self.market.offers[place], self.candidates.run_hours, (place, int(self.gang[row]))
         if key not in self.states:
-            one = self.candidates.spot[place]
-            self.states[key] = market_of_nodes(offer, one, key[1], run_hours.node_group, self.library)
+            spot_market = self.candidates.spot[place]
+            self.states[key] = market_of_nodes(offer, spot_market, key[1], run_hours.node_group, self.library)
         states = self.states[key]
         configuration = int(self.configuration[row])
         interval, write, warned = run_hours.checkpoints(configuration, nodes, states, offer.notice_seconds)
@@ -381,12 +390,12 @@ class SpotCandidates(SpotRows):
 
     def choices(self, which: Sequence[int]) -> list[tuple[int, SpotChoice]]:
         """Return the rows that have a policy within the bounds on the share, with the figures of the cheapest."""
-        keys, policies, found = [self._key(row) for row in which], self.candidates.policies, []
+        keys, policies, choices = [self._key(row) for row in which], self.candidates.policies, []
         for row, key, best in zip(which, keys, policies.best_within(keys), strict=True):
             point = best if self._allowed(best) or self.target.low <= 0 else self._with_enough_spot(*key)
             if point is not None and self._allowed(point):
-                found.append((row, SpotChoice(key[0], key[1], point)))
-        return found
+                choices.append((row, SpotChoice(key[0], key[1], point)))
+        return choices
 
     def _with_enough_spot(self, run: SpotRun, states: SpotStates, guarantee: float) -> CurvePoint | None:
         """Return the cheapest policy with the least spot share: one with less time to spare may have it.
@@ -423,8 +432,8 @@ class SpotCandidates(SpotRows):
 
         def is_below(hours: Floats, usd: Floats) -> bool:
             """Return whether the closer bound by some time is below the cost there."""
-            each = zip(hours.tolist(), usd.tolist(), strict=True)
-            return any(outside + policies.usd_bound(run, states, time) < cost for time, cost in each)
+            pairs = zip(hours.tolist(), usd.tolist(), strict=True)
+            return any(outside + policies.usd_bound(run, states, time) < cost for time, cost in pairs)
 
         # What the whole span may save at most spares the parts of most spans.
         return [
@@ -461,7 +470,7 @@ class SpotCandidates(SpotRows):
         The share is looked at where neighbours are not noticeably apart in dollars; between one that has it and one
         that has not, a part ends where bisection finds it.
         """
-        policies, found = self.candidates.policies, list[CurvePiece]()
+        policies, allowed = self.candidates.policies, list[CurvePiece]()
         points = policies.close_points(run, states, policies.pieces(run, states, spans))
         for left, right in itertools.pairwise(points):
             if self._allowed(left) == self._allowed(right):
@@ -471,8 +480,8 @@ class SpotCandidates(SpotRows):
             else:
                 ends = (self._last_allowed(run, states, right, left), right)
             if self._allowed(ends[0]):
-                found.append(CurvePiece((ends[0].hours, ends[1].hours), (ends[0].usd, ends[1].usd)))
-        return found
+                allowed.append(CurvePiece((ends[0].hours, ends[1].hours), (ends[0].usd, ends[1].usd)))
+        return allowed
 
     def _last_allowed(self, run: SpotRun, states: SpotStates, has: CurvePoint, lacks: CurvePoint) -> CurvePoint:
         """Return the last policy with the least spot share from one that has it to one that lacks it."""
@@ -505,9 +514,9 @@ class SpotCandidates(SpotRows):
         """Return whether the point uses spot, within the bounds on its share."""
         return point.spot_hours > 0 and self.target.low - 1e-9 <= point.spot_share <= self.target.high + 1e-9
 
-    def as_rows(self, which: Integers, found: Sequence[SpotChoice | SpotPiece]) -> CandidateTable:
+    def as_rows(self, which: Integers, choices: Sequence[SpotChoice | SpotPiece]) -> CandidateTable:
         """Return rows of the table for policies: at a point the figures of both markets are equal."""
-        ends = [choice.ends for choice in found]
+        ends = [choice.ends for choice in choices]
         guaranteed, finish, usd, share = (np.asarray([end[column] for end in ends]) for column in range(4))
         h, rows = self.hours.rows(which), self.table.rows(which)
         storage, standing = self.storage[which], self.standing[which]
@@ -515,7 +524,7 @@ class SpotCandidates(SpotRows):
         late_usd = self._slow_usd(which, compute + storage[:, None] * finish)
         if self.target.has_budget:
             points = np.flatnonzero(guaranteed[:, 0] == guaranteed[:, 1])  # those of a curve are settled later
-            late_usd[points] = self._with_luck(which, found, points, late_usd, rows.fixed_usd)
+            late_usd[points] = self._with_luck(which, choices, points, late_usd, rows.fixed_usd)
         return replace(
             rows,
             run_h=(self.outside_run[which] - rows.start_h)[:, None] + finish,
@@ -529,7 +538,7 @@ class SpotCandidates(SpotRows):
     def _with_luck(
         self,
         which: Integers,
-        found: Sequence[SpotChoice | SpotPiece],
+        choices: Sequence[SpotChoice | SpotPiece],
         points: Integers,
         late_usd: Floats,
         fixed_usd: Floats,
@@ -543,7 +552,7 @@ class SpotCandidates(SpotRows):
         mean = late_usd[points, 0] + fixed_usd[points]
         drawn = np.argsort(mean, kind="stable")[:DRAWN_POLICIES]
         ratios = np.ones(len(points))
-        these = [(int(which[at]), found[at]) for at in points[drawn].tolist()]
+        these = [(int(which[at]), choices[at]) for at in points[drawn].tolist()]
         costs = [self._costs(row, choice.run, choice.states, float(choice.ends[0][0])) for row, choice in these]
         ratios[drawn] = np.array(late_dollars(costs, self.candidates.run_hours.budget_confidence)) / mean[drawn]
         others = np.ones(len(points), dtype=bool)
@@ -595,11 +604,11 @@ def only_dollars(work: SpotCandidates, values: Mapping[int, float]) -> FoundPoli
 
 
 def rows_of(
-    work: SpotCandidates, found: Sequence[tuple[int, SpotChoice | SpotPiece]]
+    work: SpotCandidates, policies: Sequence[tuple[int, SpotChoice | SpotPiece]]
 ) -> tuple[CandidateTable, Integers]:
     """Return the rows of a table for what was found, and the row of `work` that each came from."""
-    origin = np.asarray([row for row, _ in found], dtype=np.int64)
-    return (work.as_rows(origin, [choice for _, choice in found]) if found else work.table.rows(origin)), origin
+    origin = np.asarray([row for row, _ in policies], dtype=np.int64)
+    return (work.as_rows(origin, [choice for _, choice in policies]) if policies else work.table.rows(origin)), origin
 
 
 # Bills of whole billing steps: rows as points of fixed spot shares, each with rounded dollars.
@@ -677,19 +686,19 @@ class ScreenedCandidates:
 
     def curves(self) -> Integers:
         """Return for rows that are pieces of a curve the row of the uncut table that it belongs to; -1 for others."""
-        found = np.full(len(self.rows), -1)
+        curves = np.full(len(self.rows), -1)
         pieces = list(self.pieces)
-        found[pieces] = self.rows[pieces]
-        return found
+        curves[pieces] = self.rows[pieces]
+        return curves
 
-    def with_policies(self, found: FoundPolicies, rows: Integers) -> ScreenedCandidates:
+    def with_policies(self, policies: FoundPolicies, rows: Integers) -> ScreenedCandidates:
         """Return these candidates and those that follow policies, which come from `rows` of the uncut table."""
         first = len(self.rows)
         return replace(
             self,
-            table=concatenate([self.table, found.table]),
+            table=concatenate([self.table, policies.table]),
             rows=np.append(self.rows, rows),
             rounded=np.append(self.rounded, np.zeros(len(rows), dtype=bool)),
-            spot={first + number: choice for number, choice in found.choices.items()},
-            pieces={first + number: piece for number, piece in found.pieces.items()},
+            spot={first + number: choice for number, choice in policies.choices.items()},
+            pieces={first + number: piece for number, piece in policies.pieces.items()},
         )

@@ -74,7 +74,7 @@ def find_least_late(work: SpotCandidates, able: Flags) -> dict[int, float]:
     able = able & (work.guarantee > work.work + work.hours.restart) & (work.work > MIN_HOURS)
     bounds = np.where(able, work.late_usd(work.bound()), np.inf)
     on_demand = np.where(able, work.table.late_cost_usd(0.0), np.inf)
-    least, found = float(on_demand.min(initial=np.inf)), dict[int, float]()
+    least, cheapest = float(on_demand.min(initial=np.inf)), dict[int, float]()
     done: dict[tuple[object, ...], list[int]] = {}
     left, size = np.argsort(bounds, kind="stable").tolist(), FIRST
     while left and bounds[left[0]] < least:
@@ -96,9 +96,9 @@ def find_least_late(work: SpotCandidates, able: Flags) -> dict[int, float]:
         usd = work.late_usd(values, rows)
         if len(rows) and usd.min() < least:
             best = int(np.argmin(usd))
-            least, found = float(usd[best]), {waiting[best]: float(values[best])}
+            least, cheapest = float(usd[best]), {waiting[best]: float(values[best])}
         size = min(2 * size, MOST)
-    return found
+    return cheapest
 
 
 # Which policies a search for candidates on spot is for.
@@ -162,10 +162,10 @@ def find_policies(work: SpotCandidates, able: Flags, scope: SearchScope) -> Foun
     search = _Best(work, able, scope).search()
     if scope.only_dollars and work.target.low <= 0:
         return only_dollars(work, {row: search.values[row] for row in search.kept_rows()})
-    found = search.choices()
-    if search.misses_share(found):
-        found = _Best(work, able, scope, checks_share=True).search().choices()
-    return FoundPolicies(*rows_of(work, found), dict(enumerate(choice for _, choice in found)), {})
+    choices = search.choices()
+    if search.misses_share(choices):
+        choices = _Best(work, able, scope, checks_share=True).search().choices()
+    return FoundPolicies(*rows_of(work, choices), dict(enumerate(choice for _, choice in choices)), {})
 
 
 class _Search:
@@ -326,25 +326,25 @@ class _Best(_Search):
         work = self.work
         is_allowed_recipe = [is_allowed(recipe, work.candidates.job) for recipe in work.candidates.recipes]
         listed = np.asarray(is_allowed_recipe, dtype=bool)[work.table.recipe]
-        found = []
+        by_names = []
         for of_offers in (work.market.gpus, [offer.provider for offer in work.market.offers]):
             known, code = distinct_names(list(of_offers))
             names, least = code[work.table.offer], np.full(len(known), np.inf)
             np.minimum.at(least, names[listed], self.on_demand[listed])
-            found.append((names, least))
-        return listed, tuple(found)
+            by_names.append((names, least))
+        return listed, tuple(by_names)
 
     def _sizes(self) -> list[Integers]:
         """Return the rank (n,) of each row by GPUs, and by what else jobs share at one time; zeros where nothing is."""
         table = self.work.table
         if not self.work.target.at_one_time:  # more GPUs bar no other job
             return [np.zeros(len(table), dtype=np.int64)]
-        found = [distinct(table.gpus)[1]]
+        ranks = [distinct(table.gpus)[1]]
         for limit in self.work.target.peaks:
             used = self.work.market.use_of(limit)[table.offer] * table.instances
             if not np.array_equal(used, table.gpus):
-                found.append(np.unique(used, return_inverse=True)[1].reshape(-1))
-        return found
+                ranks.append(np.unique(used, return_inverse=True)[1].reshape(-1))
+        return ranks
 
     def _least_within(self, rows: int | Integers) -> Floats:
         """Return the least dollars of an unlimited row that uses no more of anything than each of some rows."""
@@ -396,7 +396,7 @@ class _Best(_Search):
             if self.checks_share and not self._matters(row, value):
                 continue
             if self.checks_share:
-                value = min((self.work.value(*found) for found in self.work.choices([row])), default=np.inf)
+                value = min((self.work.value(*choice) for choice in self.work.choices([row])), default=np.inf)
             method, place = self.method[row], self.place[row]
             self.tried[place, method] += 1
             self.of_method[method] = min(self.of_method[method], value)
@@ -417,9 +417,9 @@ class _Best(_Search):
         # A row that keeps the budget of the only job rules out whatever costs more than itself.
         return value if late <= self.only_budget_usd else late
 
-    def misses_share(self, found: Sequence[tuple[int, SpotChoice]]) -> bool:
+    def misses_share(self, choices: Sequence[tuple[int, SpotChoice]]) -> bool:
         """Return whether some row that matters has the least spot share with a costlier policy only, or not at all."""
-        value = {row: self.work.value(row, choice) for row, choice in found}
+        value = {row: self.work.value(row, choice) for row, choice in choices}
         costs_more = any(value.get(row, np.inf) > self.values[row] + KEPT_USD for row in self.kept_rows())
         return self.work.target.low > 0 and costs_more
 
@@ -480,13 +480,13 @@ class _Frontier(_Search):
 
     def _compare_bounds(self) -> Flags:
         """Return the rows (n,) whose bound at the end of some step lies below the least cost known."""
-        found = np.zeros(len(self.work.table), dtype=bool)
+        is_below = np.zeros(len(self.work.table), dtype=bool)
         for code, least in self.least.items():
             which = self.able[(self.method[self.able] == code) & ~self.priced[self.able]]
             hours = self.work.hours.rows(which)
             for end, usd in zip(*least.ends(self.work.target.latest_hours, MAX_TESTS), strict=True):
-                found[which] |= self.work.bound(policy_guarantee_hours(hours, float(end)), which) < usd
-        return found
+                is_below[which] |= self.work.bound(policy_guarantee_hours(hours, float(end)), which) < usd
+        return is_below
 
     def price(self, which: Sequence[int]) -> None:
         """Compute the curve of each row in dollars, span by span."""
@@ -580,8 +580,8 @@ def _mixed_rows(candidates: JobCandidates, which: Integers, market: Market, libr
     demand, spot = (price[table.offer] * table.instances for price in (columns.on_demand_usd, columns.spot_usd))
     used = demand * h.group_run / (h.run * h.node_groups)
     figures = np.stack([h.start, h.after_start, h.spot_wall, demand - spot, used], axis=1)
-    each = _costs_of_spot_only(candidates, which, market, library)
-    return (_MixedRow(alone, *of_row) for alone, of_row in zip(each, figures.tolist(), strict=True))
+    costs = _costs_of_spot_only(candidates, which, market, library)
+    return (_MixedRow(alone, *of_row) for alone, of_row in zip(costs, figures.tolist(), strict=True))
 
 
 def _costs_of_spot_only(
@@ -723,7 +723,7 @@ class FixedShares:
             Which rows and shares may matter.
         """
         best = self._best_rows(table, np.flatnonzero(is_mixed), likely, wanted)
-        found, late = list[tuple[int, SharePoint]](), dict[int, float]()
+        drawn, late = list[tuple[int, SharePoint]](), dict[int, float]()
         rows = _mixed_rows(self.candidates, self.rows[np.asarray(best, dtype=np.int64)], self.market, self.library)
         for at, row in zip(best, rows, strict=True):
             low, high = float(table.share_low[at]), float(table.share_high[at])
@@ -732,14 +732,14 @@ class FixedShares:
             shares = sorted({low, *inside, high} - {0.0})
             left = float(latest[at] - self.candidates.columns.lead_hours[int(table.offer[at])])
             points = self._points_in_time(row, shares, left, wanted, at in whole, low > 0)
-            found += [(at, point) for point in points]
+            drawn += [(at, point) for point in points]
             if not points and low > 0:
                 late[at] = min(self._point(row, shares[0]).late_hours, UNENDING_HOURS) - left
         others = np.flatnonzero(~is_mixed | (table.share_low <= 0))
         kept = table.rows(others)
         kept = replace(kept, share_high=np.where(is_mixed[others], 0.0, kept.share_high))
-        origin = np.asarray([at for at, _ in found], dtype=np.int64)
-        made = self._as_rows(table.rows(origin), origin, [point for _, point in found])
+        origin = np.asarray([at for at, _ in drawn], dtype=np.int64)
+        made = self._as_rows(table.rows(origin), origin, [point for _, point in drawn])
         return DrawnShares(concatenate([kept, made]), np.concatenate([others, origin]), late)
 
     def _points_in_time(
@@ -808,7 +808,7 @@ class FixedShares:
 
     def _best_rows(self, table: CandidateTable, rows: Integers, likely: Floats, wanted: WantedShares) -> list[int]:
         """Return the rows of least dollars, and those of least hours, by the means; those within the budget."""
-        some, found = table.rows(rows), set[int]()
+        some, best = table.rows(rows), set[int]()
         usd = np.fmin(some.cost_usd(some.share_low), some.cost_usd(some.share_high))
         rows = rows[usd <= wanted.budget_usd]
         some = table.rows(rows)
@@ -823,9 +823,9 @@ class FixedShares:
                 place = offer.provider, offer.gpu, kind
                 if at_place[place] < MOST_AT_PLACE:
                     if wanted.every_place or taken < MOST_DRAWN or of_kind[kind] < of_any_kind:
-                        found.add(int(rows[number]))
+                        best.add(int(rows[number]))
                     at_place[place], of_kind[kind], taken = at_place[place] + 1, of_kind[kind] + 1, taken + 1
-        return sorted(found)
+        return sorted(best)
 
 
 @lru_cache(maxsize=16384)

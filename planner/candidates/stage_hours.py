@@ -76,25 +76,25 @@ def enumerate_placements(
     """
     ingest = _options(job, "ingest", _ingest_options(job, shape, market, library))
     evaluation = _options(job, "evaluation", _evaluation_options(job, architecture, shape, market, library))
-    missing = [stage for stage, found in (("ingest", ingest), ("evaluation", evaluation)) if not found]
+    missing = [stage for stage, options in (("ingest", ingest), ("evaluation", evaluation)) if not options]
     if missing and not market.managed_services(job.kind, architecture.name):
         raise ScenarioError([no_machine_fault(job, stage) for stage in missing])
     return tuple(Placement(a, b) for a, b in itertools.product(ingest, evaluation))
 
 
-def _options(job: Job, stage: str, found: Iterable[SeparateStage]) -> list[SeparateStage | None]:
+def _options(job: Job, stage: str, stages: Iterable[SeparateStage]) -> list[SeparateStage | None]:
     """Return None where the training machine may run the stage (or there is none), then undominated machines."""
     wanted = getattr(job.stages, stage)
     if wanted is None:
         return [None]
     own: list[SeparateStage | None] = [None] if "machine" in wanted.on else []
-    return [*own, *undominated(found)]
+    return [*own, *undominated(stages)]
 
 
-def undominated(found: Iterable[SeparateStage]) -> list[SeparateStage]:
+def undominated(stages: Iterable[SeparateStage]) -> list[SeparateStage]:
     """Return the machines of a stage of which no other takes less time and less money."""
     best: list[SeparateStage] = []
-    for stage in sorted(found, key=lambda option: (option.hours, option.usd, option.label)):
+    for stage in sorted(stages, key=lambda option: (option.hours, option.usd, option.label)):
         if not best or stage.usd < best[-1].usd:
             best.append(stage)
     return best
@@ -359,9 +359,9 @@ def export_fault(job: Job, architecture: Architecture, library: Library) -> Faul
     works = (ExportWork.of(job, architecture, library, adapts) for adapts in (True, False))
     needed = max((work.ram_gb for work in works if work is not None), default=0.0)
     form, where = job.stages.export.form if job.stages.export else "", f"jobs.{job.name}.stages.export"
-    what = f"merging needs {needed:.0f} GB of RAM" if needed else f"{form} needs a larger GPU"
+    need = f"merging needs {needed:.0f} GB of RAM" if needed else f"{form} needs a larger GPU"
     fix = "offer a machine with as much (ram_gb), allow another place (on), or format: adapters"
-    return Fault(job.name, 0, where, f"{what}, which no offer has", fix)
+    return Fault(job.name, 0, where, f"{need}, which no offer has", fix)
 
 
 def _machine_options(job: Job, work: ExportWork, market: Market, library: Library) -> Iterator[SeparateStage]:

@@ -48,7 +48,7 @@ def keeps_spot(table: CandidateTable, market: Market, tools: Sequence[str]) -> F
     Several machines of a run write to one volume, which not every provider's volume allows.
     """
     launchers = [launch_maps()[name] for name in tools if name in launch_maps()]
-    one, several = (
+    single, several = (
         np.asarray(
             [
                 not any(tool.keeps_nothing(offer.provider, True, machines) for tool in launchers)
@@ -57,7 +57,7 @@ def keeps_spot(table: CandidateTable, market: Market, tools: Sequence[str]) -> F
         )
         for machines in (1, 2)
     )
-    return np.asarray(np.where(table.instances > 1, several[table.offer], one[table.offer]), dtype=bool)
+    return np.asarray(np.where(table.instances > 1, several[table.offer], single[table.offer]), dtype=bool)
 
 
 def _offer_refusal(offer: Offer, launchers: Sequence[LaunchMap]) -> str | None:

@@ -150,12 +150,12 @@ def _chip_sigmas(physics: JobConfigurations, library: Library) -> Floats | float
     kinds = list(
         dict.fromkeys((recipe.method, recipe.precision) for recipe in ways.recipes)
     )  # few, of hundreds of recipes
-    each = np.zeros((len(cards), len(kinds)))
+    sigmas = np.zeros((len(cards), len(kinds)))
     for place, (card, machine) in enumerate(zip(cards, ways.machines, strict=True)):
         if card.chip is not None:
-            each[place] = [chip_sigma(card, *kind, machine.gpus, values) for kind in kinds]
+            sigmas[place] = [chip_sigma(card, *kind, machine.gpus, values) for kind in kinds]
     kind_of = np.asarray([kinds.index((recipe.method, recipe.precision)) for recipe in ways.recipes])
-    return np.asarray(each[ways.machine, kind_of[ways.recipe]], dtype=float)
+    return np.asarray(sigmas[ways.machine, kind_of[ways.recipe]], dtype=float)
 
 
 def spread_of(
@@ -351,7 +351,7 @@ def compute_run_hours(
     trials = trial_work(job.trials.count, job.trials.at_once, job.trials.halving)
     training, saved = times.training_hours(), np.asarray(checkpoint_bytes(times.trained, stages), dtype=float)
     encoding = latent_seconds(job, architecture, times.cached, physics.ways.step_seconds / job.efficiency, stages)
-    chain, each = trials.wall * job.early_stopping, tuple(zip(recipes, times.coefficients, strict=True))
+    chain, setups = trials.wall * job.early_stopping, tuple(zip(recipes, times.coefficients, strict=True))
     stage_bytes = stage_checkpoint_bytes(job, times.coefficients, stages)
     return RunHours(
         training_hours=training * chain,
@@ -370,8 +370,8 @@ def compute_run_hours(
         stall_seconds=times.stall_seconds(saved),
         saved_bytes=saved,
         disk_bytes_per_second=job.storage_gb_per_second * GB,
-        trained_gb=tuple(trained_gb(*setup, architecture) for setup in each),
-        export_gb=tuple(export_gb(*setup, architecture, job, library) for setup in each),
+        trained_gb=tuple(trained_gb(*setup, architecture) for setup in setups),
+        export_gb=tuple(export_gb(*setup, architecture, job, library) for setup in setups),
         latent_hours=np.where(observed, 0.0, encoding / HOUR),
         latent_gb=tuple(latent_gb(recipe, job, architecture) for recipe in recipes),
         kept_gb=tuple(stage_bytes * (job.stages.checkpoints.keep if job.stages.checkpoints else 0.0) / GB),

@@ -185,7 +185,7 @@ def _average_faults(job: Job, architecture: Architecture, library: Library) -> I
 def frameworks_for(architecture: Architecture, library: Library) -> dict[str, FrameworkProfile]:
     """Return the frameworks, by name, with which training of a network is planned."""
     network = architecture.name, architecture.family, architecture.image is not None
-    return {name: one for name, one in library.techniques.frameworks.items() if one.takes_network(*network)}
+    return {name: profile for name, profile in library.techniques.frameworks.items() if profile.takes_network(*network)}
 
 
 def network_refusal(framework: str, architecture: Architecture, library: Library) -> str:
@@ -213,24 +213,24 @@ def image_faults(job: Job, architecture: Architecture, library: Library) -> Iter
     """Yield what a job asks for that networks of images, or those of text, do not have."""
     image, where = architecture.image, f"jobs.{job.name}"
     for name in job.framework or ():
-        if what := network_refusal(name, architecture, library):
+        if wrong := network_refusal(name, architecture, library):
             fitting = ", ".join(frameworks_for(architecture, library))
             fix = f"choose {fitting}" if image else "choose one of language models, such as hf"
-            yield Fault(job.name, 0, f"{where}.framework", what, fix)
+            yield Fault(job.name, 0, f"{where}.framework", wrong, fix)
     if "lora" in (job.techniques.method or ("lora",)):
-        for what in targets_refusal(job.framework or (), job.lora.targets, library):
-            yield Fault(job.name, 0, f"{where}.lora.targets", what, "give all-linear")
+        for wrong in targets_refusal(job.framework or (), job.lora.targets, library):
+            yield Fault(job.name, 0, f"{where}.lora.targets", wrong, "give all-linear")
     if image is not None and job.kind == "pretrain":
-        what = f"training {architecture.name} from nothing is not modelled"
-        yield Fault(job.name, 0, f"{where}.kind", what, "give finetune, with method full or lora")
+        wrong = f"training {architecture.name} from nothing is not modelled"
+        yield Fault(job.name, 0, f"{where}.kind", wrong, "give finetune, with method full or lora")
     for place, part in (("", job), ("lora.", job.lora)) if image is not None else ():
-        for key, what, fix in text_faults(part, architecture.name):
-            yield Fault(job.name, 0, f"{where}.{place}{key}", what, fix)
+        for key, wrong, fix in text_faults(part, architecture.name):
+            yield Fault(job.name, 0, f"{where}.{place}{key}", wrong, fix)
     if job.ema != "none":
         yield from _average_faults(job, architecture, library)
     if image is None and job.techniques.latents:
-        what = f"{architecture.name} is trained on text, which has no latents"
-        yield Fault(job.name, 0, f"{where}.techniques.latents", what, "leave it out, or choose an image network")
+        wrong = f"{architecture.name} is trained on text, which has no latents"
+        yield Fault(job.name, 0, f"{where}.techniques.latents", wrong, "leave it out, or choose an image network")
     yield from tower_faults(job, architecture, job.techniques.method)
     yield from _size_faults(job, architecture)
 
@@ -239,11 +239,13 @@ def _size_faults(job: Job, architecture: Architecture) -> Iterator[Fault]:
     """Yield what of the size of images, or of frames of videos, the network cannot read."""
     image, where = architecture.image, f"jobs.{job.name}"
     if job.work.frames is not None and (image is None or not image.makes_videos):
-        what = f"{architecture.name} makes no videos"
-        yield Fault(job.name, 0, f"{where}.work.frames", what, "leave it out, or choose a network such as wan-2.1-1.3b")
+        wrong = f"{architecture.name} makes no videos"
+        yield Fault(
+            job.name, 0, f"{where}.work.frames", wrong, "leave it out, or choose a network such as wan-2.1-1.3b"
+        )
     elif image is not None:
-        for key, what, fix in image.faults(*job.work.image_size):
-            yield Fault(job.name, 0, f"{where}.work.{key}", what, fix)
+        for key, wrong, fix in image.faults(*job.work.image_size):
+            yield Fault(job.name, 0, f"{where}.work.{key}", wrong, fix)
 
 
 def tower_faults(job: Job, architecture: Architecture, methods: Sequence[str] | None) -> Iterator[Fault]:
@@ -251,8 +253,8 @@ def tower_faults(job: Job, architecture: Architecture, methods: Sequence[str] | 
     given, where = job.work.image_input, f"jobs.{job.name}.work.image_input"
     if given is None:
         return
-    for key, what, fix in given.faults(architecture.name, architecture.tower):
-        yield Fault(job.name, 0, f"{where}.{key}" if key else where, what, fix)
+    for key, wrong, fix in given.faults(architecture.name, architecture.tower):
+        yield Fault(job.name, 0, f"{where}.{key}" if key else where, wrong, fix)
     if job.trains and given.tower == "lora" and tuple(methods or ()) != ("lora",):
         fix = "add techniques.method: lora, or write frozen or trained"
         yield Fault(job.name, 0, f"{where}.tower", "adapters in the tower of a run that may be full", fix)
@@ -642,8 +644,8 @@ def _loss_row(recipe: Recipe, job: Job, framework: FrameworkProfile, table: Tech
 def _copied_bytes(network: Network, states: States, activations: Activations, library: Library) -> float:
     """Return the bytes per token that go to host memory where activations lie there, of all layers."""
     memory = MemoryCoefficients.of(library.calibrations["memory"].values)
-    one = Layout(1, 1, _COPIED_TOKENS, _COPIED_TOKENS, 1, 1, 1, 1)
-    return float(parked_bytes(network, one, states, activations, memory)) / _COPIED_TOKENS
+    layout = Layout(1, 1, _COPIED_TOKENS, _COPIED_TOKENS, 1, 1, 1, 1)
+    return float(parked_bytes(network, layout, states, activations, memory)) / _COPIED_TOKENS
 
 
 def head_gradient_bytes(states: States, zero_stage: int) -> float:

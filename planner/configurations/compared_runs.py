@@ -264,8 +264,8 @@ def compare_run(job: Job, run: Measured, architecture: Architecture, library: Li
         return "its global batch does not divide over the GPUs: give micro_batch and accumulation_steps"
     peak = None
     if run.peak_vram_gib is not None:
-        one = grid_inputs(own, shape, [fitting.recipe], [machine], library)
-        peak = ObservedPeak(machine.gpu, one, fitting.batch, run.peak_vram_gib, run.peak_kind or "allocated")
+        inputs = grid_inputs(own, shape, [fitting.recipe], [machine], library)
+        peak = ObservedPeak(machine.gpu, inputs, fitting.batch, run.peak_vram_gib, run.peak_kind or "allocated")
     return ComparedRun(run, machine, fitting.recipe, *fitting.batch, shape.sequence, fitting.rate, peak)
 
 
@@ -301,18 +301,18 @@ class _Configuration(NamedTuple):
     fits: bool
 
 
-def _faster_fit(one: _Configuration | None, other: _Configuration | None) -> _Configuration | None:
-    return other if one is None or (other is not None and other.fits) else one
+def _faster_fit(current: _Configuration | None, other: _Configuration | None) -> _Configuration | None:
+    return other if current is None or (other is not None and other.fits) else current
 
 
 def machine_of(run: Measured, card: GpuSpec) -> Machine:
     """Return the hardware of a run; where it does not say, as few machines of up to 8 GPUs as it takes."""
     least = -(-run.gpus // GPUS_PER_MACHINE)
     instances = run.instances or next(n for n in range(least, run.gpus + 1) if run.gpus % n == 0)
-    each = run.gpus // instances
+    gpus = run.gpus // instances
     link = run.interconnect or ("nvlink" if card.nvlink_by_default else "pcie")
     return Machine(
-        card.name, each, instances, link if each > 1 else "pcie", run.network_gbps if instances > 1 else None
+        card.name, gpus, instances, link if gpus > 1 else "pcie", run.network_gbps if instances > 1 else None
     )
 
 

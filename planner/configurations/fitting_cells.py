@@ -147,11 +147,11 @@ class Grid:
         self,
         recipes: Sequence[Recipe],
         group: Sequence[Machine],
-        found: Configurations,
+        fitting: Configurations,
         missing: Sequence[MemoryShortfall],
         pages: Configurations | None,
     ) -> tuple[list[Configurations], list[MemoryShortfall]]:
-        """Return what one class of machines runs besides `found`, and the shortfalls that are left of `missing`.
+        """Return what one class of machines runs besides `fitting`, and the shortfalls that are left of `missing`.
 
         These are paged optimizers (`pages`), parallelism over GPUs, and observed runs that should not fit.
         """
@@ -165,7 +165,7 @@ class Grid:
                 for shortfall in missing
                 if shortfall.machine not in reached or shortfall.recipe.method != "full"
             ]
-        left = _without(group, found, *several)
+        left = _without(group, fitting, *several)
         if left:
             # Where nothing fits, tensor and pipeline parallelism are tried: the smallest degrees that fit win by time.
             opened = expand_parallel_degrees(job, recipes, GpuClass.of(self.library.gpu(group[0].gpu)), self.library)
@@ -175,7 +175,7 @@ class Grid:
                 left_missing = [miss for miss in left_missing if miss.machine not in left]
         seen = [machine for machine in group if find_observed_run(job, machine)]
         if seen:
-            known = concatenate_configurations([found, *several])
+            known = concatenate_configurations([fitting, *several])
             several.append(self.evaluate_observed([*recipes, *opened], seen, known))
             left_missing = [miss for miss in left_missing if miss.machine not in seen]
         return several, left_missing
@@ -190,8 +190,8 @@ class Grid:
     ) -> Flags:
         """Return the possible cells whose states in host memory have room there; count the others."""
         memory = MemoryCoefficients.of(self.library.calibrations["memory"].values)
-        each = host_bytes(inputs, memory)  # at a micro-batch of one
-        taken = np.multiply(each, inputs.layout.gpus_per_node)
+        bytes_per_gpu = host_bytes(inputs, memory)  # at a micro-batch of one
+        taken = np.multiply(bytes_per_gpu, inputs.layout.gpus_per_node)
         if not np.any(taken):
             return possible
         ram = _ram_bytes(machines)
@@ -246,10 +246,10 @@ class Grid:
 
         Machines on which the same recipes are opened are one grid, whatever their class.
         """
-        job, library, found = self.job, self.library, dict[tuple[int, int], Configurations]()
+        job, library, by_place = self.job, self.library, dict[tuple[int, int], Configurations]()
         opened: dict[tuple[Recipe, ...], dict[tuple[int, int], list[Machine]]] = {}
         if not allows_full(job):
-            return found
+            return by_place
         for number, grid in enumerate(grids):
             full = np.asarray([recipe.method == "full" for recipe in grid.fitting.recipes], dtype=bool)
             in_full, paged = grid.fitting.rows(full[grid.fitting.recipe]), expand_paged(job, grid.recipes, library)
@@ -265,17 +265,17 @@ class Grid:
             begin = 0
             for which, left in of_class.items():
                 here = fitting.rows((fitting.machine >= begin) & (fitting.machine < begin + len(left)))
-                found[which] = replace(here, machines=tuple(left), machine=here.machine - begin)
+                by_place[which] = replace(here, machines=tuple(left), machine=here.machine - begin)
                 begin += len(left)
-        return found
+        return by_place
 
     def evaluate_observed(
-        self, recipes: Sequence[Recipe], seen: Sequence[Machine], found: Configurations
+        self, recipes: Sequence[Recipe], seen: Sequence[Machine], known: Configurations
     ) -> Configurations:
         """Return a configuration on each machine where the job was observed although no allowed recipe should fit."""
         job = self.job
-        allowed = np.asarray([is_allowed(recipe, job) for recipe in found.recipes], dtype=bool)
-        left = _without(seen, found.rows(allowed[found.recipe]))
+        allowed = np.asarray([is_allowed(recipe, job) for recipe in known.recipes], dtype=bool)
+        left = _without(seen, known.rows(allowed[known.recipe]))
         unlimited = replace(self, headroom=None, learned=NO_CORRECTION, rejected=Counter(), small_hosts=[], ran=True)
         return unlimited.evaluate([recipe for recipe in recipes if is_allowed(recipe, job)], left)[0]
 
@@ -287,13 +287,13 @@ def _ram_bytes(machines: Sequence[Machine]) -> Floats:
 
 def _host_room(inputs: TimedSetup, machines: Sequence[Machine], memory: MemoryCoefficients) -> Floats | float:
     """Return the largest micro-batch whose checkpoints the host has room for, (R, H); infinite where none lie there."""
-    each = parked_bytes_with_buffers(inputs, memory)
-    if not np.any(each):
+    sequence_bytes = parked_bytes_with_buffers(inputs, memory)
+    if not np.any(sequence_bytes):
         return np.inf
-    states = host_bytes(inputs, memory) - each * inputs.layout.micro_batch
+    states = host_bytes(inputs, memory) - sequence_bytes * inputs.layout.micro_batch
     left = _ram_bytes(machines) / np.asarray(inputs.layout.gpus_per_node) - states
     with np.errstate(divide="ignore", invalid="ignore"):
-        room = np.floor(left / each)
+        room = np.floor(left / sequence_bytes)
     return np.where(np.isfinite(room), np.maximum(room, 0.0), np.inf)
 
 
@@ -326,14 +326,14 @@ def _memory_shortfalls(
     return shortfalls
 
 
-def _placed(found: Configurations) -> Iterator[Machine]:
+def _placed(configurations: Configurations) -> Iterator[Machine]:
     """Yield the machines that some configuration runs on."""
-    yield from (found.machines[index] for index in set(found.machine.tolist()))
+    yield from (configurations.machines[index] for index in set(configurations.machine.tolist()))
 
 
-def _without(machines: Sequence[Machine], *found: Configurations) -> list[Machine]:
+def _without(machines: Sequence[Machine], *fitting: Configurations) -> list[Machine]:
     """Return the machines that no configuration runs on."""
-    placed = {machine for configurations in found for machine in _placed(configurations)}
+    placed = {machine for configurations in fitting for machine in _placed(configurations)}
     return [machine for machine in machines if machine not in placed]
 
 
@@ -428,8 +428,8 @@ def enumerate_configurations(
     ways = concatenate_configurations(pieces)
     ways = replace(ways, step_seconds=ways.step_seconds / learned.speed_factors(ways, shape.sequence, library))
     observed = apply_observed_hours(ways, job, shape)
-    found = observed, tuple(misses), rejected, learned, grid.known, tuple(grid.small_hosts), tried
-    return JobConfigurations(shape, tuple(machines), *found)
+    results = observed, tuple(misses), rejected, learned, grid.known, tuple(grid.small_hosts), tried
+    return JobConfigurations(shape, tuple(machines), *results)
 
 
 def _grids_of(

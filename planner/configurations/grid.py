@@ -237,11 +237,11 @@ def _describe_images(job: Job, view: ImageView) -> str:
     """Return what is counted of the images next to the text of a job, and what is not."""
     given = job.work.image_input
     assert given is not None
-    what = "video" if given.frames else "image"
+    noun = "video" if given.frames else "image"
     state = "adapted" if given.tower == "lora" else given.tower
     tiles = f", in {view.tiles} tiles of {view.patches:,} patches" if view.tiles > 1 else f", {view.patches:,} patches"
     return (
-        f"each {what} of {given.size} has {view.tokens:,} tokens{tiles}; the {state} tower lies whole on each GPU, and "
+        f"each {noun} of {given.size} has {view.tokens:,} tokens{tiles}; the {state} tower lies whole on each GPU, and "
         "reading and resizing the files does not count"
     )
 
@@ -312,14 +312,14 @@ def shape_of(job: Job, architecture: Architecture, network: Network | None = Non
     mean = kept_length(given or sequence, sequence, lengths)
     spread = length_spread(job, architecture)
     cut = cut_share(job.packing, given, spread, sequence, lengths) if given else 0.0
-    each = job.answers * mean
+    sample_tokens = job.answers * mean
     per_batch = job.global_batch * job.answers * (sequence if job.packing == "packed" else mean)
     if work.steps is not None:
         steps = float(work.steps)
         tokens = steps * per_batch * (PACKED_FILL if job.packing == "packed" else 1.0)
     else:
-        tokens = work.tokens if work.tokens is not None else (work.samples or 0) * each * work.epochs
-        samples = (work.samples or 0) * work.epochs if work.samples is not None else tokens / each
+        tokens = work.tokens if work.tokens is not None else (work.samples or 0) * sample_tokens * work.epochs
+        samples = (work.samples or 0) * work.epochs if work.samples is not None else tokens / sample_tokens
         steps = step_count(job.packing, tokens, samples, sequence, job.global_batch)
     longest = longest_length(job.packing, sequence, mean, job.answers)
     return JobShape(network, sequence, longest, float(mean), float(tokens), float(steps), 1.0, "tokens", cut, spread)
@@ -714,8 +714,8 @@ def _steps_at_once(inputs: TimedSetup, possible: Flags) -> Flags:
 def least_need(inputs: TimedSetup, lines: Sequence[MemoryLines], per_rank: Floats, shape: tuple[int, ...]) -> Floats:
     """Return the memory (R, H) at the smallest micro-batch that can be run: of one sequence, or the whole batch."""
     usable = inputs.hardware.usable_bytes
-    whole, one = lines[0].need(per_rank, usable), lines[1].need(1.0, usable)
-    return np.where(np.not_equal(inputs.states.steps_in_backward, 0), whole, np.broadcast_to(one, shape))
+    whole, single = lines[0].need(per_rank, usable), lines[1].need(1.0, usable)
+    return np.where(np.not_equal(inputs.states.steps_in_backward, 0), whole, np.broadcast_to(single, shape))
 
 
 def choose_smallest_batches(

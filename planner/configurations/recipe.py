@@ -84,8 +84,8 @@ def length_faults(job: Job, architecture: Architecture) -> Iterator[Fault]:
         if length is not None and length > context:
             yield Fault(job.name, 0, where, f"a sequence of {length:,} {beyond}", f"at most {context:,}")
         elif length is not None and length < images:
-            what = f"a sequence of {length:,} cuts inside the images of a sample, {images:,} tokens"
-            yield Fault(job.name, 0, where, what, f"give {images:,} and the text, or smaller images")
+            wrong = f"a sequence of {length:,} cuts inside the images of a sample, {images:,} tokens"
+            yield Fault(job.name, 0, where, wrong, f"give {images:,} and the text, or smaller images")
     table = job.sequence_lengths
     mean, key = (max(table)[0], "lengths") if table else (mean_tokens(job, architecture), "tokens_per_sample")
     if job.sequence_length is None and mean is not None and mean > context:
@@ -489,12 +489,12 @@ def expand_paged(job: Job, recipes: Sequence[Recipe], library: Library) -> list[
     rows = library.techniques.values.optimizer.values
     if job.techniques.optimizer:
         return []
-    found = [
+    opened = [
         replace(recipe, optimizer=paged)
         for recipe in recipes
         if recipe.method == "full" and recipe.zero_stage == 0 and (paged := rows[recipe.optimizer].paged_as)
     ]
-    return [recipe for recipe in found if library.techniques.values.offload.values[recipe.offload].technique is None]
+    return [recipe for recipe in opened if library.techniques.values.offload.values[recipe.offload].technique is None]
 
 
 def loops_over_experts(recipe: Recipe, library: Library) -> bool:

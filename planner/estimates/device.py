@@ -242,8 +242,8 @@ def gradient_bytes(layout: Layout, states: States) -> Any:
     """
     if not (np.any(states.added_bytes) or np.any(states.handed_bytes)):
         return 0.0
-    each = states.added_bytes * (1.0 - 1.0 / np.asarray(layout.accumulation)) + states.handed_bytes
-    return each * states.trainable / (layout.tensor * layout.pipeline)
+    bytes_per_parameter = states.added_bytes * (1.0 - 1.0 / np.asarray(layout.accumulation)) + states.handed_bytes
+    return bytes_per_parameter * states.trainable / (layout.tensor * layout.pipeline)
 
 
 def launch_seconds(setup: TimedSetup, coefficients: TimeCoefficients) -> Any:
@@ -266,9 +266,9 @@ def launch_seconds(setup: TimedSetup, coefficients: TimeCoefficients) -> Any:
     blocks = blocks + states.frozen * adapted * coefficients.adapter_launch_seconds
     blocks = blocks * magnitude_factor(states, coefficients)
     own = np.not_equal(kernels.quantised_launch_seconds, 0)
-    each = np.where(own, kernels.quantised_launch_seconds * again, coefficients.quantised_launch_seconds)
+    linear_seconds = np.where(own, kernels.quantised_launch_seconds * again, coefficients.quantised_launch_seconds)
     linears = network.linear_layers / launched or _LINEARS_PER_QUANTISED_LAYER
-    rest = states.quantised * (linears * each)
+    rest = states.quantised * (linears * linear_seconds)
     rest = rest + np.equal(layout.zero_stage, 3) * kernels.fsdp_launch_seconds
     rest = rest + gradient_launch_seconds(setup)
     if network.experts:
@@ -286,12 +286,12 @@ def gradient_launch_seconds(setup: TimedSetup) -> Any:
     Sources: `reduce_independent_p_g_buckets_and_remove_grads` of DeepSpeed's zero/stage_1_and_2.py; in Transformers'
     integration of it, `reduce_bucket_size`.
     """
-    each = setup.kernels.gradient_launch_seconds
-    if not np.any(each):
+    gradient_seconds = setup.kernels.gradient_launch_seconds
+    if not np.any(gradient_seconds):
         return 0.0
     stage = setup.layout.zero_stage
     hooked = (np.equal(stage, 1) | np.equal(stage, 2)) * (1.0 - setup.states.frozen)
-    return hooked * each * (4.0 + ffn_matrices(setup.network) + _NORMS)
+    return hooked * gradient_seconds * (4.0 + ffn_matrices(setup.network) + _NORMS)
 
 
 def hook_seconds(setup: TimedSetup) -> Any:
@@ -305,8 +305,8 @@ def hook_seconds(setup: TimedSetup) -> Any:
     plain = 4.0 + ffn_matrices(network) + _OTHER_MODULES
     modules = plain + states.frozen * states.adapted_linears * _MODULES_PER_ADAPTER
     passes = 2.0 + recompute_shares(setup.activations.checkpointing).matmul
-    each = setup.kernels.hook_seconds * setup.hardware.host_factor
-    return each * modules * passes * (network.layers / layout.pipeline)
+    module_seconds = setup.kernels.hook_seconds * setup.hardware.host_factor
+    return module_seconds * modules * passes * (network.layers / layout.pipeline)
 
 
 def _matmul_factor(setup: TimedSetup, coefficients: TimeCoefficients) -> Any:

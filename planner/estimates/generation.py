@@ -180,8 +180,8 @@ def all_reduce_seconds(model: ServedModel, hardware: ServingHardware, tokens: Nu
     """
     tensor = np.asarray(hardware.tensor, dtype=float)
     payload = np.asarray(tokens, dtype=float) * model.hidden * ACTIVATION_BYTES
-    each = 2.0 * (1.0 - 1.0 / tensor) * payload / hardware.link_bytes_per_second + hardware.link_seconds
-    return np.where(tensor > 1, ALL_REDUCES * model.layers * each, 0.0)
+    reduce_seconds = 2.0 * (1.0 - 1.0 / tensor) * payload / hardware.link_bytes_per_second + hardware.link_seconds
+    return np.where(tensor > 1, ALL_REDUCES * model.layers * reduce_seconds, 0.0)
 
 
 def decode_step_seconds(

@@ -108,17 +108,19 @@ def mean_cycle_seconds(
     return joined_cycle_seconds(model, hardware, stack, sequences, context, taken_in, means.output)
 
 
-def columns(one: _Inputs) -> _Inputs:
+def columns(inputs: _Inputs) -> _Inputs:
     """Return the same inputs with columns (n, 1)."""
-    values: dict[str, Any] = {field.name: np.asarray(getattr(one, field.name))[..., None] for field in fields(one)}
-    return replace(one, **values)
+    values: dict[str, Any] = {
+        field.name: np.asarray(getattr(inputs, field.name))[..., None] for field in fields(inputs)
+    }
+    return replace(inputs, **values)
 
 
-def rows(one: _Inputs, which: Sequence[int]) -> _Inputs:
+def rows(inputs: _Inputs, which: Sequence[int]) -> _Inputs:
     """Return the inputs of some configurations."""
-    values = {field.name: np.asarray(getattr(one, field.name)) for field in fields(one)}
+    values = {field.name: np.asarray(getattr(inputs, field.name)) for field in fields(inputs)}
     picked: dict[str, Any] = {name: value[which] for name, value in values.items() if value.ndim}
-    return replace(one, **picked)
+    return replace(inputs, **picked)
 
 
 # Latency: the time to the first token, and the time per token after it.
@@ -245,11 +247,11 @@ def step_work(mix: PromptMix, rate: Floats, step: Floats) -> StepWork:
         np.add.at(chain, (row, number, np.minimum(moved + j, LATTICE - 1)), (1.0 - part) * arriving[..., j])
         np.add.at(chain, (row, number, np.minimum(moved + j + 1, LATTICE - 1)), part * arriving[..., j])
     busy = np.minimum(rate * mix.mean, MOST_OF_STEPS)
-    found = compound_poisson((rate * step / (1.0 - busy))[:, None], sizes)[:, 0]
+    distribution = compound_poisson((rate * step / (1.0 - busy))[:, None], sizes)[:, 0]
     for _ in range(CHAIN_SQUARES):
         chain = chain @ chain
-    found = np.einsum("nk,nkj->nj", found, chain)
-    return StepWork(found, seconds, left, arriving, width)
+    distribution = np.einsum("nk,nkj->nj", distribution, chain)
+    return StepWork(distribution, seconds, left, arriving, width)
 
 
 def waited_share(work: StepWork, mix: PromptMix, step: Floats, waited: Floats) -> Floats:
@@ -530,8 +532,8 @@ def wait_moments(number: Floats, use: Floats, seconds: Floats, share: Floats) ->
     mean: 1.0 and 2/12 + 2/4 = 0.667.
     """
     first, first_square = residue_moments(number, seconds, share)
-    one, two, three = (seconds**power @ share for power in (1, 2, 3))
-    mean, square = two / (2.0 * one * number), three / (3.0 * one * np.square(number))
+    mean_seconds, mean_square, mean_cube = (seconds**power @ share for power in (1, 2, 3))
+    mean, square = mean_square / (2.0 * mean_seconds * number), mean_cube / (3.0 * mean_seconds * np.square(number))
     more = use / (1.0 - use)
     variance = first_square - np.square(first) + more * (square - np.square(mean))
     return first + more * mean, variance + np.square(mean) * more / (1.0 - use)

@@ -479,9 +479,9 @@ def estimate_memory(setup: Setup, coefficients: MemoryCoefficients, usable_bytes
 def _breakdown(lines: MemoryLines, micro_batch: Numbers, phase: NDArray[np.int64]) -> dict[str, Floats]:
     """Return the parts alive in the limiting phase of each element."""
     named = {name for side in (lines.known, lines.held, lines.grown) for parts in side for name in parts}
-    found = {name: np.zeros(phase.shape) for name in PARTS if name in named or name != "image_tower"}
+    by_part = {name: np.zeros(phase.shape) for name in PARTS if name in named or name != "image_tower"}
     for code, (known, held, grown) in enumerate(zip(lines.known, lines.held, lines.grown, strict=True)):
         alive = {**known, **held, **{name: part * micro_batch for name, part in grown.items()}}
         for name, part in alive.items():
-            found[name] = np.where(phase == code, part, found[name])
-    return found
+            by_part[name] = np.where(phase == code, part, by_part[name])
+    return by_part

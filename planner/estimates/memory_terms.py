@@ -223,12 +223,14 @@ def _copies(states: States, whole: Numbers, in_layers: Numbers, sharded: Numbers
 
 def _in_work(network: Network, states: States) -> Numbers:
     """Return the bytes of the largest matrix of a layer while it is dequantised, rounded, or its norm is taken."""
-    each = 2.0 * np.not_equal(states.quantised, 0) + states.rounded_passing_bytes + states.magnitude_passing_bytes
-    return each * (network.hidden * network.ffn)
+    element_bytes = (
+        2.0 * np.not_equal(states.quantised, 0) + states.rounded_passing_bytes + states.magnitude_passing_bytes
+    )
+    return element_bytes * (network.hidden * network.ffn)
 
 
 def _gathered(
-    each: Numbers,
+    per_layer: Numbers,
     whole: Numbers,
     root: Numbers,
     network: Network,
@@ -243,7 +245,7 @@ def _gathered(
     over: the root is left at the loss. DeepSpeed's ZeRO-3 frees nothing up to `live_parameters`.
     """
     wide = np.maximum(states.gathered_bytes, 2.0)  # what is not quantised is gathered in the type that computes
-    by_layer = np.maximum(coefficients.n_uns, states.gathered_layers) * each * states.gathered_bytes + wide * root
+    by_layer = np.maximum(coefficients.n_uns, states.gathered_layers) * per_layer * states.gathered_bytes + wide * root
     all_of_it, at_loss = wide * whole, wide * root
     if np.any(states.live_parameters):
         # DeepSpeed leaves weights of the layers around gathered, and the matrix of the vocabulary that is in use.
@@ -251,7 +253,7 @@ def _gathered(
         kept = np.greater(states.live_parameters, 0)
         live = layers + wide * np.minimum(float(network.vocab * network.hidden), root)
         by_layer, at_loss = np.where(kept, live, by_layer), np.where(kept, live, at_loss)
-    gradients = (wide + states.reduction_copy_bytes) * each
+    gradients = (wide + states.reduction_copy_bytes) * per_layer
     return np.where(keeps_full, all_of_it, by_layer), np.where(keeps_full, all_of_it, at_loss), gradients
 
 
@@ -473,8 +475,8 @@ def parked_bytes(
     tokens = layout.answers * np.divide(layout.longest_sequence, layout.context)
     layer = _layer(network, layout, states, activations, coefficients, tokens)
     code = np.asarray(activations.checkpointing)
-    each = network.moved_bytes * _layers_in_block(network) * network.hidden
-    moved = each * np.divide(activations.element_bytes, 2) * tokens / layout.tensor
+    token_bytes = network.moved_bytes * _layers_in_block(network) * network.hidden
+    moved = token_bytes * np.divide(activations.element_bytes, 2) * tokens / layout.tensor
     parked = (code == CHECKPOINT_OFFLOAD) * layer.boundary + activations.attention_hosted * moved
     if np.any(code == CHECKPOINT_ALL_OFFLOADED):
         everything = _kept(layer, states, activations, coefficients)
@@ -547,12 +549,12 @@ def _exchanged_keys(network: Network, layout: Layout, activations: Activations, 
     """
     if np.all(np.equal(layout.context, 1)):
         return 0.0
-    each = 4 * network.kv_width * activations.element_bytes / layout.tensor
+    token_bytes = 4 * network.kv_width * activations.element_bytes / layout.tensor
     others = np.subtract(layout.longest_sequence, tokens)
     held = np.where(np.equal(activations.key_exchange, KEYS_GATHERED), others, np.minimum(2 * tokens, others))
     sent = (network.query_width + 2 * network.kv_width) * activations.element_bytes / layout.tensor * tokens
     return np.where(
-        np.equal(activations.key_exchange, KEYS_BY_HEADS), np.greater(layout.context, 1) * sent, each * held
+        np.equal(activations.key_exchange, KEYS_BY_HEADS), np.greater(layout.context, 1) * sent, token_bytes * held
     )
 
 
@@ -562,8 +564,8 @@ def _kept_cache(network: Network, layout: Layout, activations: Activations, toke
     Its classes fill a cache for generation by default. Their own checkpointing switches it off; a loop that
     wraps layers with PyTorch's checkpointing does not (transformers, `use_cache` of the configuration: true).
     """
-    each = 2 * network.kv_width * np.multiply(activations.element_bytes, tokens) / layout.tensor
-    return np.not_equal(activations.keeps_cache, 0) * each
+    layer_bytes = 2 * network.kv_width * np.multiply(activations.element_bytes, tokens) / layout.tensor
+    return np.not_equal(activations.keeps_cache, 0) * layer_bytes
 
 
 def _fragments_of_lengths(layout: Layout, largest: Numbers, k: MemoryCoefficients) -> Numbers:

@@ -500,10 +500,10 @@ def part_weights(part: Part, hidden: int, norm: int, active: bool = False) -> in
 
     `norm`: weights of one norm of the hidden width.
     """
-    each = _entries(part.matrices(hidden)) + part.other(hidden) + part.norms * norm
+    layer_weights = _entries(part.matrices(hidden)) + part.other(hidden) + part.norms * norm
     if isinstance(part, Experts):
-        each += (part.per_token if active else part.experts) * part.expert_weights(hidden)
-    return part.layers * each
+        layer_weights += (part.per_token if active else part.experts) * part.expert_weights(hidden)
+    return part.layers * layer_weights
 
 
 class Cache(NamedTuple):

@@ -108,8 +108,8 @@ def step_bytes(
     """
     guess = np.square(np.asarray(resolution, dtype=float)) * coefficients.image_bytes_per_pixel
     image = np.where(np.greater(image_bytes, 0), image_bytes, guess)
-    each = np.where(np.greater(resolution, 0), image, coefficients.ingest_bytes_per_token)
-    return np.asarray(per_step) * each
+    item_bytes = np.where(np.greater(resolution, 0), image, coefficients.ingest_bytes_per_token)
+    return np.asarray(per_step) * item_bytes
 
 
 def fed_step_seconds(

@@ -87,10 +87,10 @@ def tensor_seconds(setup: TimedSetup, coefficients: TimeCoefficients, reached: L
         np.greater(tensor, layout.gpus_per_node), np.minimum(reached.inside, reached.node), reached.inside
     )
     payload = 4.0 * micro_batch_tokens(layout) * network.hidden * (1.0 - 1.0 / np.asarray(tensor))
-    each = payload / bandwidth + coefficients.tensor_latency_seconds
+    collective_seconds = payload / bandwidth + coefficients.tensor_latency_seconds
     # Experts that are whole on their GPUs take the tokens of each rank as they are: attention alone is gathered.
     collectives = np.where(np.less(layout.expert_tensor, tensor), 0.5, 1.0) * collectives
-    return np.greater(tensor, 1) * collectives * each * visible
+    return np.greater(tensor, 1) * collectives * collective_seconds * visible
 
 
 def context_seconds(setup: TimedSetup, reached: Links, attention: Any) -> Any:
@@ -107,14 +107,19 @@ def context_seconds(setup: TimedSetup, reached: Links, attention: Any) -> Any:
     if np.all(np.equal(layout.context, 1)):
         return 0.0
     passes = 3.0 + recompute_shares(setup.activations.checkpointing).attention
-    each = 2.0 * network.kv_width * setup.activations.element_bytes / layout.tensor  # bytes of a token in a layer
-    received = (np.asarray(layout.context) - 1.0) * micro_batch_tokens(layout) * each
+    # Bytes of a token in a layer.
+    token_bytes = 2.0 * network.kv_width * setup.activations.element_bytes / layout.tensor
+    received = (np.asarray(layout.context) - 1.0) * micro_batch_tokens(layout) * token_bytes
     together = np.multiply(layout.tensor, layout.context)
     bandwidth = np.where(np.greater(together, layout.gpus_per_node), reached.across, reached.inside)
     seconds = (network.layers / layout.pipeline) * passes * received / bandwidth
     exchange, degree = setup.activations.key_exchange, np.asarray(layout.context)
     swapped = (
-        micro_batch_tokens(layout) * (network.query_width / network.kv_width + 1.0) * each * (degree - 1.0) / degree
+        micro_batch_tokens(layout)
+        * (network.query_width / network.kv_width + 1.0)
+        * token_bytes
+        * (degree - 1.0)
+        / degree
     )
     by_heads = (network.layers / layout.pipeline) * (passes - 1.0) * swapped / bandwidth
     exposed = np.where(np.equal(exchange, KEYS_GATHERED), seconds, np.maximum(seconds - attention, 0.0))
@@ -184,12 +189,12 @@ def host_seconds(setup: TimedSetup, coefficients: TimeCoefficients) -> Any:
     once for each pass: 16.1 GB of 8.03e9 weights three times under full checkpointing, 1.2 s at 0.825 of 48e9 bytes/s.
     Blocks that are swapped cross it for the forward and for the backward pass, which runs them again at once.
     """
-    layout, states, each = setup.layout, setup.states, setup.activations.copied_bytes
+    layout, states, copied_bytes = setup.layout, setup.states, setup.activations.copied_bytes
     hosted = np.not_equal(states.host_weights, 0) & np.equal(layout.zero_stage, 3)
-    if not (np.any(hosted) or np.any(each) or np.any(states.host_frozen) or np.any(states.swapped_share)):
+    if not (np.any(hosted) or np.any(copied_bytes) or np.any(states.host_frozen) or np.any(states.swapped_share)):
         return 0.0
     weights = 2.0 * states.gathered_bytes * setup.network.parameters / np.asarray(layout.gpus, dtype=float)
-    activations = 2.0 * each * micro_batch_tokens(layout) / layout.pipeline
+    activations = 2.0 * copied_bytes * micro_batch_tokens(layout) / layout.pipeline
     passes = 2.0 + recompute_shares(setup.activations.checkpointing).matmul
     frozen = np.sign(states.host_frozen) * passes * states.weight_bytes * setup.network.parameters
     frozen = frozen + states.swap_crossings * swapped_bytes(setup.network, states)
@@ -316,12 +321,12 @@ def step_time(setup: TimedSetup, coefficients: TimeCoefficients) -> StepTime:
     `tokens_per_second` counts tokens as processed; padding and packing turn them into real ones (`work.py`).
     """
     layout, parts = setup.layout, _micro_batch(setup, coefficients)
-    each = _overlap_seconds(parts, setup.kernels) + parts.handover + parts.hooks
-    further, tower = further_seconds(each, setup, coefficients), tower_seconds(setup, coefficients)
-    seconds, nodes_factor = _assemble_step(parts, each + further + tower, layout, coefficients)
+    micro_batch_seconds = _overlap_seconds(parts, setup.kernels) + parts.handover + parts.hooks
+    further, tower = further_seconds(micro_batch_seconds, setup, coefficients), tower_seconds(setup, coefficients)
+    seconds, nodes_factor = _assemble_step(parts, micro_batch_seconds + further + tower, layout, coefficients)
     lost = seconds * (1.0 - 1.0 / nodes_factor)
     whole, visible = (
-        _by_cause(parts, shown, (each, further, tower), lost, layout, coefficients)
+        _by_cause(parts, shown, (micro_batch_seconds, further, tower), lost, layout, coefficients)
         for shown in (_ALL_VISIBLE, _visible_shares(parts, setup.kernels))
     )
     return StepTime(seconds, whole, visible, tokens_per_step(layout) / seconds)
@@ -330,9 +335,9 @@ def step_time(setup: TimedSetup, coefficients: TimeCoefficients) -> StepTime:
 def step_seconds(setup: TimedSetup, coefficients: TimeCoefficients) -> Any:
     """Return the seconds of one optimizer step without breakdown: `step_time(...).seconds`, for large grids."""
     parts = _micro_batch(setup, coefficients)
-    each = _overlap_seconds(parts, setup.kernels) + parts.handover + parts.hooks
-    others = further_seconds(each, setup, coefficients) + tower_seconds(setup, coefficients)
-    return _assemble_step(parts, each + others, setup.layout, coefficients)[0]
+    micro_batch_seconds = _overlap_seconds(parts, setup.kernels) + parts.handover + parts.hooks
+    others = further_seconds(micro_batch_seconds, setup, coefficients) + tower_seconds(setup, coefficients)
+    return _assemble_step(parts, micro_batch_seconds + others, setup.layout, coefficients)[0]
 
 
 def tokens_per_step(layout: Layout) -> Any:
@@ -426,7 +431,7 @@ def _by_cause(
 
     `seconds_each` are those of a micro-batch: of training, of passes without gradients, and of a tower of images.
     """
-    rounds, (each, further, tower) = layout.accumulation, seconds_each
+    rounds, (micro_batch_seconds, further, tower) = layout.accumulation, seconds_each
     idle = (layout.pipeline - 1.0) / layout.interleave
     copies = parts.host_copies
     if not (_is_zero(copies) and _is_zero(parts.fetched)):
@@ -443,7 +448,7 @@ def _by_cause(
         "hooks": rounds * parts.hooks,
         **({} if _is_zero(further) else {"further_forwards": (rounds + idle) * further}),
         **({} if _is_zero(tower) else {"image_tower": (rounds + idle) * tower}),
-        "bubble": idle * each,
+        "bubble": idle * micro_batch_seconds,
         "data_parallel": parts.reduction,
         "optimizer": parts.optimizer,
         "fixed": coefficients.fixed_seconds,
@@ -451,8 +456,8 @@ def _by_cause(
     }
 
 
-def further_seconds(each: Any, setup: TimedSetup, coefficients: TimeCoefficients) -> Any:
-    """Return the seconds of one micro-batch's passes without gradients, from those `each` takes to train on.
+def further_seconds(micro_batch_seconds: Any, setup: TimedSetup, coefficients: TimeCoefficients) -> Any:
+    """Return the seconds of one micro-batch's passes without gradients, from `micro_batch_seconds` to train on.
 
     A copy of the network in host memory comes over PCIe in every pass, behind its work. A trained micro-batch of 0.9 s
     under LoRA with full checkpointing takes 0.3 s more for a reference.
@@ -462,7 +467,7 @@ def further_seconds(each: Any, setup: TimedSetup, coefficients: TimeCoefficients
         return 0.0
     share = forward_share(setup.states.frozen, recompute_shares(setup.activations.checkpointing).matmul)
     copied = hosted_copy_bytes(setup) / (coefficients.host_copy_utilisation * setup.hardware.pcie)
-    return passes * np.maximum(share * each, copied)
+    return passes * np.maximum(share * micro_batch_seconds, copied)
 
 
 _FORWARD_ATTENTION = 1.0 / 3.5
@@ -516,12 +521,14 @@ def hosted_copy_bytes(setup: TimedSetup) -> Any:
     return states.host_reference * states.reference_bytes * setup.network.parameters / cut
 
 
-def _assemble_step(parts: _MicroBatch, each: Any, layout: Layout, coefficients: TimeCoefficients) -> tuple[Any, Any]:
+def _assemble_step(
+    parts: _MicroBatch, micro_batch_seconds: Any, layout: Layout, coefficients: TimeCoefficients
+) -> tuple[Any, Any]:
     """Return the seconds of the step, and the factor that several nodes cost."""
     rounds = layout.accumulation + (layout.pipeline - 1.0) / layout.interleave
     nodes_factor = 1.0 + coefficients.node_loss_per_doubling * np.log2(node_count(layout))
     tail = parts.reduction + parts.optimizer + coefficients.fixed_seconds
-    return (rounds * each + tail) * nodes_factor, nodes_factor
+    return (rounds * micro_batch_seconds + tail) * nodes_factor, nodes_factor
 
 
 def _optimizer_seconds(layout: Layout, states: States, hardware: Hardware, coefficients: TimeCoefficients) -> Any:
@@ -551,10 +558,10 @@ def average_seconds(states: States, hardware: Hardware, coefficients: TimeCoeffi
     One in host memory comes to the GPU for its update, and goes back.
     Source: SimpleTuner, helpers/training/ema.py: `step` (two `_foreach_sub`, of which one makes a temporary).
     """
-    each = states.average_bytes + states.hosted_average_bytes
+    bytes_per_parameter = states.average_bytes + states.hosted_average_bytes
     slot = coefficients.host_copy_utilisation * hardware.pcie
     moved = 2.0 * states.hosted_average_bytes / slot
-    return states.trainable * (_AVERAGE_PASSES * each / hardware.bandwidth + moved)
+    return states.trainable * (_AVERAGE_PASSES * bytes_per_parameter / hardware.bandwidth + moved)
 
 
 def paging_seconds(states: States, hardware: Hardware, coefficients: TimeCoefficients) -> Any:

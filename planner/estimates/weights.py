@@ -222,7 +222,7 @@ def _letters(part: str) -> tuple[str, ...]:
 
 def _shapes(d: Dimensions) -> list[dict[str, tuple[int, int, int, int]]]:
     """Return of each part (d_in, d_out, copies, copies that a token meets) of its matrices, by name."""
-    found = []
+    by_part = []
     for part in parts_of(d):
         matrices = part.matrices(d.hidden)
         if isinstance(part, DeltaNet):
@@ -231,8 +231,8 @@ def _shapes(d: Dimensions) -> list[dict[str, tuple[int, int, int, int]]]:
         if isinstance(part, Experts):
             copies = part.layers * part.experts, part.layers * part.per_token
             shapes |= {name: (*shape, *copies) for name, shape in part.each(d.hidden).items()}
-        found.append(shapes)
-    return found
+        by_part.append(shapes)
+    return by_part
 
 
 def lora_parameters(

@@ -152,8 +152,8 @@ def padded_length(
     if np.size(micro_batch) > 1 and all(np.ndim(value) == 0 for value in (mean_length, cv, sequence)):
         # A grid of thousands of cells holds a dozen micro-batches.
         several, place = np.unique(np.asarray(micro_batch, dtype=float), return_inverse=True)
-        found = _padded_length(mean_length, cv, several, sequence)
-        return found[place].reshape(np.shape(micro_batch))
+        padded = _padded_length(mean_length, cv, several, sequence)
+        return padded[place].reshape(np.shape(micro_batch))
     return _padded_length(mean_length, cv, micro_batch, sequence)
 
 

@@ -70,9 +70,9 @@ def ways_of_plan(plan: Plan, scenario: Scenario, tolerance: Tolerance, audit_job
             yield Violation(job.name, "limits.fallbacks", f"{wanted} further ways", len(job.fallbacks))
         taken = [(job.provider, job.gpu)]
         for number, way in enumerate(job.fallbacks, 1):
-            what = f"fallbacks[{number}]"
+            path = f"fallbacks[{number}]"
             reduced = free.model_copy(update={"offers": _others(free.offers, taken), "offers_inline": ()})
-            yield from _way(what, job, way, plan, reduced, tolerance, audit_jobs)
+            yield from _way(path, job, way, plan, reduced, tolerance, audit_jobs)
             taken.append((way.provider, way.gpu))
         if job.purchase is not None:
             yield from (Violation(job.name, *broken) for broken in _purchase(job.purchase, job, scenario, tolerance))
@@ -86,7 +86,7 @@ def _others(offers: Sequence[Offer], taken: Sequence[tuple[str, str]]) -> tuple[
 
 
 def _way(
-    what: str,
+    path: str,
     job: Assignment,
     way: FurtherWay,
     plan: Plan,
@@ -98,20 +98,20 @@ def _way(
     try:
         jobs = tuple(Assignment.model_validate(stated) for stated in way.jobs)
     except ValidationError:
-        yield Violation(job.name, f"{what}.jobs", "jobs as in the plan", "something else")
+        yield Violation(job.name, f"{path}.jobs", "jobs as in the plan", "something else")
         return
     mine = next((way_job for way_job in jobs if way_job.name == job.name), None)
     if mine is None:
-        yield Violation(job.name, f"{what}.jobs", f"the job {job.name}", None)
+        yield Violation(job.name, f"{path}.jobs", f"the job {job.name}", None)
         return
     figures = plan_figures(jobs, way.reservations)
     update = {"baseline": None, "faster": (), "infeasible": None, "keeps_typical_stock": way.keeps_typical_stock}
     other = plan.model_copy(update={**figures, **update})
     for violation in audit_jobs(other, reduced):
-        yield Violation(violation.job or job.name, f"{what}: {violation.what}", violation.expected, violation.found)
+        yield Violation(violation.job or job.name, f"{path}: {violation.what}", violation.expected, violation.found)
     for name in ("provider", "gpu", "gpus", "runs_at_once"):
         if getattr(way, name) != getattr(mine, name):
-            yield Violation(job.name, f"{what}.{name}", getattr(mine, name), getattr(way, name))
+            yield Violation(job.name, f"{path}.{name}", getattr(mine, name), getattr(way, name))
     more = figures["cost"].expected - (plan.cost.expected if plan.cost else 0.0)
     hours = mine.delay_hours + mine.hours.expected
     for name, expected, room in (
@@ -120,16 +120,16 @@ def _way(
         ("hours", hours, tolerance.hours * hours),
     ):
         if not abs(getattr(way, name) - expected) <= room:
-            yield Violation(job.name, f"{what}.{name}", expected, getattr(way, name))
+            yield Violation(job.name, f"{path}.{name}", expected, getattr(way, name))
 
 
-def _purchase(one: Purchase, job: Assignment, scenario: Scenario, tolerance: Tolerance) -> Iterator[Broken]:
+def _purchase(purchase: Purchase, job: Assignment, scenario: Scenario, tolerance: Tolerance) -> Iterator[Broken]:
     """Yield where the purchase contradicts the bill of the job, or the offer where that is at hand."""
     machines, bought = job.instances * job.runs_at_once, job.tier == "bought"
     same = (offer for offer in scenario.for_sale if (offer.gpu, offer.gpus) == (job.gpu, job.gpus_per_instance))
     offer = dict(scenario.labelled_offers()).get(job.offer) if bought else next(same, None)
     if offer is None or offer.buy is None:
-        yield "purchase", None, one.offer
+        yield "purchase", None, purchase.offer
         return
     buy, fees = offer.buy, fee_rate(offer.fees, "machine hours") or 0.0
     horizon = scenario.horizon if bought else None
@@ -166,14 +166,14 @@ def _purchase(one: Purchase, job: Assignment, scenario: Scenario, tolerance: Tol
         "price_back_hours": machines * buy.purchase_usd / saved if saved > 0 else None,
     }
     for name, value in told.items():
-        stated = getattr(one, name)
+        stated = getattr(purchase, name)
         if isinstance(value, float) and isinstance(stated, float):
             if abs(stated - value) <= tolerance.hours * max(1.0, abs(value)):
                 continue
         elif stated == value:
             continue
         yield f"purchase.{name}", value, stated
-    ends = (one.pays_from_hours, one.pays_from_hours_low, one.pays_from_hours_high)
+    ends = (purchase.pays_from_hours, purchase.pays_from_hours_low, purchase.pays_from_hours_high)
     for which, (name, pays) in enumerate(zip(("", "_low", "_high"), ends, strict=True)):
         if not _breaks_even(buy, pays, saved / machines, monthly, which, horizon.interest if horizon else 0.0):
             yield f"purchase.pays_from_hours{name}", "hours at which the rent saved is what is lost", pays
@@ -261,8 +261,8 @@ def audit(
     violations += _audit_jobs(plan, scenario, library, tolerance)
     violations += [Violation("", *broken) for broken in _cut_samples(plan, scenario, library)]
     violations += ways_of_plan(plan, scenario, tolerance, lambda way, less: _audit_jobs(way, less, library, tolerance))
-    for what, expected in totals(plan, scenario).items():
-        violations += compare("", what, expected, getattr(plan, what), tolerance, unit_of(what))
+    for figure, expected in totals(plan, scenario).items():
+        violations += compare("", figure, expected, getattr(plan, figure), tolerance, unit_of(figure))
     return violations + [Violation("", *broken) for broken in _objective(plan, scenario, tolerance)]
 
 
@@ -304,7 +304,7 @@ def describe_unstated(plan: Plan, violations: Sequence[Violation]) -> list[str]:
 
 def _audit_jobs(plan: Plan, scenario: Scenario, library: Library, tolerance: Tolerance) -> list[Violation]:
     """Return all violations of the jobs of a plan, and of the limits that they keep together."""
-    found, used_hours = list[Violation](), []
+    all_violations, used_hours = list[Violation](), []
     wanted = {job.name: job.model_copy(update={"name": ""}) for job in scenario.jobs}
     sound: list[tuple[object, Assignment, float]] = []  # what differs in names alone is evaluated once
     for assignment in plan.jobs:
@@ -312,11 +312,13 @@ def _audit_jobs(plan: Plan, scenario: Scenario, library: Library, tolerance: Tol
         known = next((hours for other, same, hours in sound if same == nameless and other == job), None)
         if known is None:
             violations, known = _audit_job(assignment, plan, scenario, library, tolerance)
-            found += violations
+            all_violations += violations
             if not violations:
                 sound.append((job, nameless, known))
         used_hours.append(known)
-    return found + [Violation("", *broken) for broken in limits_of_plan(plan, scenario, library, used_hours, tolerance)]
+    return all_violations + [
+        Violation("", *broken) for broken in limits_of_plan(plan, scenario, library, used_hours, tolerance)
+    ]
 
 
 def _audit_job(
@@ -347,9 +349,9 @@ def _verdict(plan: Plan, gap: float) -> Iterator[Broken]:
     if plan.status in _NO_PLAN:
         if plan.jobs:
             yield f"jobs of a plan that is {plan.status}", 0, len(plan.jobs)
-        for what in ("objective", "cost", "cost_at_confidence", "hours"):
-            if getattr(plan, what) is not None:
-                yield f"{what} of a plan that is {plan.status}", None, "a figure"
+        for figure in ("objective", "cost", "cost_at_confidence", "hours"):
+            if getattr(plan, figure) is not None:
+                yield f"{figure} of a plan that is {plan.status}", None, "a figure"
     elif plan.objective is None or not plan.planned:
         yield "objective and jobs", "figures", None
     else:

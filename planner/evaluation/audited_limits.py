@@ -241,36 +241,36 @@ def _reservation(
     place: int, reservation: Reservation, plan: Plan, offers: dict[str, Offer], tolerance: Tolerance
 ) -> Iterator[Broken]:
     """Yield what is wrong with a reservation: its offer, term, dollars, use, and more machines in use than bought."""
-    offer, what = offers.get(reservation.offer), f"reservation {place}"
+    offer, subject = offers.get(reservation.offer), f"reservation {place}"
     if offer is None or not offer.is_reservation:
-        yield what, "an offer that is reserved", reservation.offer
+        yield subject, "an offer that is reserved", reservation.offer
         return
     terms = reservation.terms
     if terms < 1 or (terms > 1 and offer.commitment is None):
-        yield f"{what}: terms", "one, or several of a commitment", terms
+        yield f"{subject}: terms", "one, or several of a commitment", terms
         return
     term_hours, usd = offer.term_hours * terms, offer.committed_usd * reservation.count * terms
     if abs(reservation.end_hours - reservation.start_hours - term_hours) > _SLACK:
-        yield f"{what}: term", term_hours, reservation.end_hours - reservation.start_hours
+        yield f"{subject}: term", term_hours, reservation.end_hours - reservation.start_hours
     if offer.block is not None and abs(reservation.start_hours - offer.block.start_hours) > _MINUTE:
-        yield f"{what}: start", offer.block.start_hours, reservation.start_hours
+        yield f"{subject}: start", offer.block.start_hours, reservation.start_hours
     if abs(reservation.usd - usd) > tolerance.usd:
-        yield f"{what}: usd", usd, reservation.usd
+        yield f"{subject}: usd", usd, reservation.usd
     at_once = price_at_once(offer) * reservation.count
     if abs(reservation.outlay_usd - at_once) > tolerance.usd:
-        yield f"{what}: outlay_usd", at_once, reservation.outlay_usd
+        yield f"{subject}: outlay_usd", at_once, reservation.outlay_usd
     users = [job for job in plan.jobs if job.reservation == place]
-    yield from at_most(f"machines of {what}", reservation.count, peak(users, machines_of))
+    yield from at_most(f"machines of {subject}", reservation.count, peak(users, machines_of))
     used = math.fsum(machines_of(job) * (job.finish_hours - job.start_at_hours) for job in users)
     share = used / (term_hours * reservation.count) if reservation.count else 0.0
     if abs(used - reservation.used_hours) > 1e-6 * max(1.0, used) or abs(share - reservation.used_share) > 1e-6:
-        yield f"{what}: used_hours", used, reservation.used_hours
+        yield f"{subject}: used_hours", used, reservation.used_hours
     price = hourly_price(offer, offers.values())
     pays = usd / price if price else None
     if (pays is None) != (reservation.pays_from_hours is None) or abs(
         (pays or 0.0) - (reservation.pays_from_hours or 0.0)
     ) > _SLACK:
-        yield f"{what}: pays_from_hours", pays, reservation.pays_from_hours
+        yield f"{subject}: pays_from_hours", pays, reservation.pays_from_hours
 
 
 def _spending(plan: Plan, scenario: Scenario, offers: dict[str, Offer], tolerance: Tolerance) -> Iterator[Broken]:
@@ -291,8 +291,8 @@ def _spending(plan: Plan, scenario: Scenario, offers: dict[str, Offer], toleranc
             spent += math.fsum(
                 reservation.usd for reservation in plan.reservations if start <= reservation.start_hours < end
             )
-            what = f"limits.budgets.{number} from {start:g} to {end:g} h"
-            yield from at_most(what, budget.usd, spent, tolerance.usd * len(plan.jobs))
+            path = f"limits.budgets.{number} from {start:g} to {end:g} h"
+            yield from at_most(path, budget.usd, spent, tolerance.usd * len(plan.jobs))
     reserved = Counter[str]()
     for reservation in plan.reservations:
         reserved[reservation.offer] += reservation.count
@@ -432,10 +432,10 @@ def _techniques(context: RunContext) -> Iterator[Broken]:
     card = GpuClass.of(context.gpu)
     allowed = [recipe for recipe in enumerate_recipes(job, card, plan.gpus > 1, library) if is_allowed(recipe, job)]
     allowed += [*expand_parallel_degrees(job, allowed, card, library), *expand_paged(job, allowed, library)]
-    for what in vars(recipe):
-        values = dict.fromkeys(getattr(allowed_recipe, what) for allowed_recipe in allowed)
-        if getattr(recipe, what) not in values:
-            yield what, "one of " + ", ".join(map(str, values)), getattr(recipe, what)
+    for key in vars(recipe):
+        values = dict.fromkeys(getattr(allowed_recipe, key) for allowed_recipe in allowed)
+        if getattr(recipe, key) not in values:
+            yield key, "one of " + ", ".join(map(str, values)), getattr(recipe, key)
     if recipe.is_hybrid and not (plan.gpus > HYBRID_ABOVE_GPUS and plan.instances > 1):
         yield "sharding", f"more than {HYBRID_ABOVE_GPUS} GPUs on several machines", recipe.sharding
     if plan.spot_share > 0 and not recipe.resumes and not context.observed:
@@ -561,10 +561,10 @@ def figures_of_job(
     if not abs(parts - plan.vram_gib.allocated) <= tolerance.gib * parts:
         yield "sum of vram_gib.parts", parts, plan.vram_gib.allocated
     longest = context.scenario.limits.max_hours or _MAX_HOURS[job.kind]
-    for what, limit in (("deadline_hours", job.deadline_hours), ("max_hours", longest)):
+    for key, limit in (("deadline_hours", job.deadline_hours), ("max_hours", longest)):
         late = plan.hours.at_confidence
-        late += plan.delay_hours + job.start_slack_hours if what == "deadline_hours" else 0.0
-        yield from at_most(f"{what} at confidence", limit, late, tolerance.hours * (limit or 0.0))
+        late += plan.delay_hours + job.start_slack_hours if key == "deadline_hours" else 0.0
+        yield from at_most(f"{key} at confidence", limit, late, tolerance.hours * (limit or 0.0))
     chance = plan.deadline_probability
     if job.deadline_hours is not None and (chance is None or not job.confidence - 1e-6 <= chance <= 1):
         yield "deadline_probability", f"at least {job.confidence:g}", chance
@@ -652,14 +652,14 @@ def _typical_stock(plan: Plan, scenario: Scenario, offers: dict[str, Offer]) -> 
     busiest = held_at_busiest(several)
     of_each = {kind: peak(users, gpus_of) for kind, users in kinds.items()} if several else {}
     differs = of_each != busiest
-    for what, stated, needs in (
+    for key, stated, needs in (
         ("at_one_time", plan.at_one_time, busiest),
         ("most_of_each", plan.most_of_each, of_each if differs else {}),
     ):
         said = {(peak_use.provider, peak_use.gpu): peak_use.gpus for peak_use in stated}
         for provider, gpu in dict.fromkeys([*needs, *said]):
             if said.get((provider, gpu), 0) != needs.get((provider, gpu), 0):
-                yield f"{what} of {gpu} at {provider}", needs.get((provider, gpu)), said.get((provider, gpu))
+                yield f"{key} of {gpu} at {provider}", needs.get((provider, gpu)), said.get((provider, gpu))
     trained = {job.name for job in scenario.jobs if job.trains}
     if len(trained) < 2 or not plan.keeps_typical_stock:
         return

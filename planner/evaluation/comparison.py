@@ -101,10 +101,10 @@ def compare(
     if isinstance(expected, dict):
         whole = math.fsum(mine.values())
     for name in dict.fromkeys([*mine, *others]):
-        one, other = mine.get(name, others.get(name)), others.get(name, mine.get(name))
+        own, other = mine.get(name, others.get(name)), others.get(name, mine.get(name))
         path = f"{what}[{name}]" if isinstance(expected, tuple) else f"{what}.{name}".removeprefix(".")
-        if (name in mine and name in others) or _is_nothing(one):
-            violations += compare(job, path, one, other, tolerance, unit_of(name, unit), whole)
+        if (name in mine and name in others) or _is_nothing(own):
+            violations += compare(job, path, own, other, tolerance, unit_of(name, unit), whole)
         else:
             violations.append(Violation(job, path, _in_words(mine.get(name)), _in_words(others.get(name))))
     return violations
@@ -115,7 +115,11 @@ def _entries(what: str, value: object) -> dict[str, Any] | None:
     if isinstance(value, Part):
         fields = {name: getattr(value, name) for name in type(value).model_fields if name not in _UNAUDITED}
         # Words on figures, which name another configuration; what a replica rests on is a word of its own.
-        return {name: one for name, one in fields.items() if name != "evidence" or isinstance(one, str)}
+        return {
+            name: field_value
+            for name, field_value in fields.items()
+            if name != "evidence" or isinstance(field_value, str)
+        }
     if isinstance(value, dict):
         return value
     if isinstance(value, tuple) and value and all(isinstance(item, (float, tuple)) for item in value):

@@ -459,13 +459,16 @@ class _Run:
             rounded = (line.usd + fee * (line.quantity or 0.0) for line in bills[0] if line.item == "rounded up")
             extra = math.fsum((*rounded, *(line.usd for line in bills[1] if line.item in FIXED)))
             switch = stages.start + self.share * hours.wall_spot if self.share < 1 else math.inf
-            found = fixed_share_figures(context, stages, *mixed, switch, physics.sigmas.tail, extra)
-            totals, odds = (totals[0], found.late_hours), (found.late_usd, found.usd, found.hours)
-            middle = found.middle_hours, found.middle_usd
+            fixed_share = fixed_share_figures(context, stages, *mixed, switch, physics.sigmas.tail, extra)
+            totals, odds = (
+                (totals[0], fixed_share.late_hours),
+                (fixed_share.late_usd, fixed_share.usd, fixed_share.hours),
+            )
+            middle = fixed_share.middle_hours, fixed_share.middle_usd
             if self.share == 1:
-                expected = found.alone_hours - self.paid.outside_run[0] - self.paid.separate_machines[0]
+                expected = fixed_share.alone_hours - self.paid.outside_run[0] - self.paid.separate_machines[0]
                 drawn = replace(self.paid, spot=(expected, self.paid.spot[1]))
-                totals = found.alone_hours, found.late_hours
+                totals = fixed_share.alone_hours, fixed_share.late_hours
                 bills = (evaluate_bill(context, stages, drawn, None, self.term, False, self.resume_hours), bills[1])
         return _Figures(
             *(physics.rate, physics.sigmas, stages.start, stages.by_name(), totals, bills, odds, middle),
@@ -598,12 +601,12 @@ def _region(context: RunContext) -> str:
     mine, apart_from = context.offer, {"region", "date", "dates", "source", "notes"}
     if mine.stock is not None or mine.committed_hours is not None:
         return mine.region
-    what = mine.model_dump(exclude=apart_from)
+    facts = mine.model_dump(exclude=apart_from)
     kind = (mine.provider, mine.instance, mine.gpu)
     is_outdated = context.scenario.limits.is_outdated
     near = [offer for offer in context.offers.values() if (offer.provider, offer.instance, offer.gpu) == kind]
     near = [offer for offer in near if is_outdated(offer) == is_outdated(mine)]
-    regions = {offer.region for offer in near if offer.model_dump(exclude=apart_from) == what}
+    regions = {offer.region for offer in near if offer.model_dump(exclude=apart_from) == facts}
     lists, sources = context.scenario.limits.regions, (job.stages.transfer for job in context.scenario.jobs)
     matters = any(source and source.region for source in sources) or lists.allow is not None or lists.forbid
     return mine.region if matters or len(regions) == 1 else f"any of {len(regions)}"

@@ -428,9 +428,9 @@ def fixed_share_figures(
     machines = drawn.paid * run.spot_usd_per_hour
     if math.isfinite(switch_hours):
         machines = machines + drawn.on_demand * run.on_demand_usd_per_hour
-    each = list(zip(slow, drawn.wall.tolist(), machines.tolist(), strict=True))
-    hours = [factor * (after + separate) + wall for factor, wall, _ in each]
-    usd = [extra_usd + factor * outside + paid * used + wall * storage for factor, wall, paid in each]
+    draws = list(zip(slow, drawn.wall.tolist(), machines.tolist(), strict=True))
+    hours = [factor * (after + separate) + wall for factor, wall, _ in draws]
+    usd = [extra_usd + factor * outside + paid * used + wall * storage for factor, wall, paid in draws]
     usual = spot_only_hours(run, states, np.full(len(slow), run.work_hours)).wall.tolist() if share == 1 else [math.inf]
     return FixedShareFigures(
         after + math.fsum(stage.machine.hours for stage in stages.separate) + math.fsum(usual) / len(usual),
@@ -438,7 +438,7 @@ def fixed_share_figures(
         _quantile(usd, context.scenario.limits.budget_confidence),
         _cases(usd),
         _cases(hours),
-        *((_quantile(each, 1 - RANGE_TOP), _quantile(each, RANGE_TOP)) for each in (hours, usd)),
+        *((_quantile(draws, 1 - RANGE_TOP), _quantile(draws, RANGE_TOP)) for draws in (hours, usd)),
     )
 
 
@@ -454,10 +454,10 @@ def _quantile(figures: Sequence[float], probability: float) -> float:
 
 def _cases(usd: Sequence[float]) -> Cases:
     """Return means of equally many runs: by speed, at each speed by dollars."""
-    each, rows = len(usd) // _SPEEDS, []
+    runs, rows = len(usd) // _SPEEDS, []
     for speed in range(_SPEEDS):
-        ordered, size = sorted(usd[speed * each : (speed + 1) * each]), each // _LUCKS
-        rows.append(tuple(math.fsum(ordered[at : at + size]) / size for at in range(0, each, size)))
+        ordered, size = sorted(usd[speed * runs : (speed + 1) * runs]), runs // _LUCKS
+        rows.append(tuple(math.fsum(ordered[at : at + size]) / size for at in range(0, runs, size)))
     return tuple(rows)
 
 

@@ -174,18 +174,18 @@ class SearchedPolicy:
     policies: PolicyCache
 
 
-def is_same(mine: object, found: object) -> bool:
+def is_same(mine: object, other: object) -> bool:
     """Return whether two records are the same but for rounding."""
-    if isinstance(mine, float) and isinstance(found, (int, float)):
-        return math.isclose(mine, found, rel_tol=SAME, abs_tol=SAME)
-    if type(mine) is not type(found):
+    if isinstance(mine, float) and isinstance(other, (int, float)):
+        return math.isclose(mine, other, rel_tol=SAME, abs_tol=SAME)
+    if type(mine) is not type(other):
         return False
-    if isinstance(mine, tuple) and isinstance(found, tuple):
-        return len(mine) == len(found) and all(map(is_same, mine, found))
+    if isinstance(mine, tuple) and isinstance(other, tuple):
+        return len(mine) == len(other) and all(map(is_same, mine, other))
     if dataclasses.is_dataclass(mine):
         names = [field.name for field in dataclasses.fields(mine)]
-        return all(is_same(getattr(mine, name), getattr(found, name)) for name in names)
-    return mine == found
+        return all(is_same(getattr(mine, name), getattr(other, name)) for name in names)
+    return mine == other
 
 
 # What a run names, looked up once: its job, offer, card, recipe and machines.
@@ -379,9 +379,9 @@ def evaluate_work(job: Job, architecture: Architecture) -> Workload:
     work, image, ingest, evaluation = job.work, architecture.image, job.stages.ingest, job.stages.evaluation
     if image is not None:
         size = image.size(*work.image_size)
-        mean, longest, each = image.tokens(size), image.memory_tokens(size), 1.0
+        mean, longest, per_sample = image.tokens(size), image.memory_tokens(size), 1.0
         sequence, real = round(mean), float(work.images * work.epochs if work.images else 0)
-        real = real or (work.steps or 0) * job.global_batch * each
+        real = real or (work.steps or 0) * job.global_batch * per_sample
         steps = float(math.ceil(real / job.global_batch))
         if work.images and work.aspect_buckets > 1:  # each pass ends with an incomplete batch of every aspect
             missing = work.aspect_buckets * (1 - 1 / job.global_batch) / 2
@@ -390,14 +390,14 @@ def evaluate_work(job: Job, architecture: Architecture) -> Workload:
         sequence = sequence_of(job, architecture)
         mean = kept_length(mean_tokens(job, architecture) or sequence, sequence, job.sequence_lengths)
         longest = longest_length(job.packing, sequence, mean, job.answers)
-        each = job.answers * (PACKED_FILL * sequence if job.packing == "packed" else mean)
+        per_sample = job.answers * (PACKED_FILL * sequence if job.packing == "packed" else mean)
         samples = work.samples * work.epochs if work.samples is not None else (work.tokens or 0) / (job.answers * mean)
         real = float(work.tokens if work.tokens is not None else samples * job.answers * mean)
         steps = float(work.steps or step_count(job.packing, real, samples, sequence, job.global_batch))
-        real = steps * job.global_batch * each if work.steps is not None else real
+        real = steps * job.global_batch * per_sample if work.steps is not None else real
     ingested = float(ingest.tokens or real / work.epochs) if ingest and image is None else 0.0
     evaluated = float(evaluation.all_tokens or (evaluation.share or 0.0) * real) if evaluation else 0.0
-    return Workload(sequence, longest, mean, each, real, steps, ingested, evaluated)
+    return Workload(sequence, longest, mean, per_sample, real, steps, ingested, evaluated)
 
 
 @dataclass(frozen=True)
@@ -502,10 +502,10 @@ def _physics(context: RunContext) -> EvaluatedPhysics:
     own = learned.own_speed_factor(context.recipe, context.machine, batch, int(work.sequence), library)
     computed = setup.step_seconds() / own / job.efficiency
     # Storage delivers no faster what a step works on: token ids, or images.
-    each = image.cached_bytes(size) if image and size and context.recipe.caches_latents else 0.0
+    latent_bytes = image.cached_bytes(size) if image and size and context.recipe.caches_latents else 0.0
     storage = job.storage_gb_per_second * GB
     side = size.side if size else 0
-    fed = float(fed_step_seconds(computed, per_step, storage, context.stages, side, each, job.image_bytes))
+    fed = float(fed_step_seconds(computed, per_step, storage, context.stages, side, latent_bytes, job.image_bytes))
     seconds = run.hours * HOUR / work.steps if run and run.hours else fed
     probed = learned.probed.get(memory_setting(context.recipe, context.machine.gpus))
     return EvaluatedPhysics(
@@ -584,8 +584,8 @@ def _host_memory(context: RunContext, setup: TrainingSetup, learned: Correction)
         return None
     values = MemoryCoefficients.of(context.library.calibrations["memory"].values)
     inputs = with_paging(_as_observed(context, context.recipe, setup, learned), values)
-    each = float(host_bytes(inputs, values))
-    taken_gb = each * machine.gpus_per_instance / GB
+    bytes_per_gpu = float(host_bytes(inputs, values))
+    taken_gb = bytes_per_gpu * machine.gpus_per_instance / GB
     return HostMemory(taken_gb=taken_gb, total_gb=machine.ram_gb, assumed=machine.assumes_ram) if taken_gb else None
 
 

@@ -164,11 +164,11 @@ def cached_latents(context: RunContext, physics: EvaluatedPhysics) -> tuple[floa
         return 0.0, 0.0
     size = image.size(*job.work.image_size)
     images = float(job.dataset_images)
-    each = image.cached_bytes(size)
+    latent_bytes = image.cached_bytes(size)
     read = images * _stored_image(context, size.side)
     step = physics.computed_seconds * image.encoder_ratio(size)
-    seconds = max(images / job.global_batch * step, (read + images * each) / (job.storage_gb_per_second * GB))
-    return seconds / HOUR, images * each / GB
+    seconds = max(images / job.global_batch * step, (read + images * latent_bytes) / (job.storage_gb_per_second * GB))
+    return seconds / HOUR, images * latent_bytes / GB
 
 
 # What the machines of a job are rented for, stage by stage, and stages that have machines of their own.
@@ -364,9 +364,11 @@ def copy_stall_seconds(context: RunContext, physics: EvaluatedPhysics, stored: f
 def _checkpoint_bytes(context: RunContext, physics: EvaluatedPhysics) -> float:
     """Return bytes of one checkpoint that the job asks for."""
     wanted, states, coefficients = context.job.stages.checkpoints, physics.setup.inputs.states, context.stages
-    each = states.adapter_bytes if context.recipe.method == "lora" else coefficients.weight_bytes_per_parameter
+    bytes_per_parameter = (
+        states.adapter_bytes if context.recipe.method == "lora" else coefficients.weight_bytes_per_parameter
+    )
     is_resumed = wanted is not None and wanted.contents == "resume"
-    return float(kept_checkpoint_bytes(states.trainable, each, is_resumed, coefficients))
+    return float(kept_checkpoint_bytes(states.trainable, bytes_per_parameter, is_resumed, coefficients))
 
 
 def _separate_stages(context: RunContext, work: Workload) -> tuple[SeparateStage, ...]:
@@ -457,16 +459,16 @@ def _data_path(context: RunContext, physics: EvaluatedPhysics, stages: JobStages
         read = job.global_batch * job.answers * physics.work.sequence * values.ingest_bytes_per_token
     else:
         size = image.size(*job.work.image_size)
-        each = _stored_image(context, size.side)
+        image_bytes = _stored_image(context, size.side)
         if context.recipe.caches_latents:
-            each = image.cached_bytes(size)
+            image_bytes = image.cached_bytes(size)
         else:
             # What launches hide is not saved: a step of a small batch takes nearly as long without its encoders.
             encoders = (
                 1 - physics.setup.without_encoders(1 / (1 + image.encoder_ratio(size))) / physics.setup.step_seconds()
             )
             saved = training * encoders * (1 - 1 / job.work.epochs)
-        read = job.global_batch * each
+        read = job.global_batch * image_bytes
     cores = offer.cpu_cores or values.cores_per_gpu * offer.gpus
     return DataPath(
         read_bytes_per_second=read / seconds,
@@ -506,16 +508,16 @@ def start_of_replicas(context: RunContext, together: int) -> tuple[float, float]
     return (coefficients.boot_seconds + (coefficients.image_bytes + size) / pull + load) / HOUR, load / HOUR
 
 
-def evaluate_replica_stages(context: RunContext, found: generation.EvaluatedReplicas) -> JobStages:
+def evaluate_replica_stages(context: RunContext, replicas: generation.EvaluatedReplicas) -> JobStages:
     """Return the stages: start, answering, loads between trials, answers on their way out."""
-    job, trials, offer = found.replica.job, context.trials, context.offer
+    job, trials, offer = replicas.replica.job, context.trials, context.offer
     weights, own_pull = context.architecture.release_gb, context.download_rate_of(offer, of_own_data=True)
-    start, load = start_of_replicas(context, found.replica.together)
+    start, load = start_of_replicas(context, replicas.replica.together)
     start += job.data_gb * GB / own_pull / HOUR
     source, wanted = job.stages.transfer, job.stages.export
     lies_here = source is not None and (source.region,) == offer.regions
     result = wanted.gb if wanted and wanted.gb else job.work.total_output_tokens * _BYTES_PER_TOKEN / GB
-    once = found.work.steps * found.step_seconds / HOUR
+    once = replicas.work.steps * replicas.step_seconds / HOUR
     answering, reload, reloads = once * trials.wall, load * trials.reloads_wall, load * trials.reloads
     waiting = answering * trials.waiting / trials.wall
     export = sent_hours(context, offer, result)

@@ -157,7 +157,7 @@ def find_runners_up(prepared: PreparedScenario, job: int, chosen: int, share: fl
     less, more, times = objective.comparatives
     if less == "cheaper":
         less = "cheaper, but slower"  # within the half cent that a plan pays for fewer hours
-    found: list[Option] = []
+    options: list[Option] = []
     for row in leading[np.argsort(value[leading], kind="stable")]:
         name, payment = kind(int(row))
         if (name, payment) in seen:
@@ -171,10 +171,10 @@ def find_runners_up(prepared: PreparedScenario, job: int, chosen: int, share: fl
         if break_even := describe_break_even(market, market.offers[int(table.offer[row])], float(table.instances[row])):
             note = f"{note}: {break_even}"
         at = table, int(row), float(shares[row])
-        found.append(option_at(name, prepared.candidates[job], market, at, note=note))
-        if len(found) == MAX_RUNNERS_UP:
+        options.append(option_at(name, prepared.candidates[job], market, at, note=note))
+        if len(options) == MAX_RUNNERS_UP:
             break
-    return tuple(found)
+    return tuple(options)
 
 
 FASTER = {"half the time": 0.55, "a quarter": 0.275}
@@ -189,7 +189,7 @@ def find_faster(prepared: PreparedScenario, hours: float) -> tuple[Option, ...]:
     """
     candidates, market, objective = prepared.candidates[0], prepared.market, CandidateObjective.of(prepared.scenario)
     limits, screened = prepared.scenario.limits, prepared.screened[0].table
-    found: dict[tuple[int, float, float | None], Option] = {}
+    options: dict[tuple[int, float, float | None], Option] = {}
     for label, part in () if objective.by_time else FASTER.items():
         deadline = part * hours + candidates.job.start_slack_hours
         job = candidates.job.model_copy(update={"deadline_hours": deadline})
@@ -202,8 +202,8 @@ def find_faster(prepared: PreparedScenario, hours: float) -> tuple[Option, ...]:
             continue
         best = int(np.lexsort((table.late_hours(share), value))[0])
         option = option_at(label, candidates, market, (table, best, float(share[best])))
-        found.setdefault((int(rows[best]), float(share[best]), option.hours_at_confidence), option)
-    return tuple(found.values())
+        options.setdefault((int(rows[best]), float(share[best]), option.hours_at_confidence), option)
+    return tuple(options.values())
 
 
 def best_by_place(prepared: PreparedScenario, index: int) -> tuple[Option, ...]:
@@ -227,7 +227,7 @@ def find_best_alternatives(plan: ResolvedPlan) -> tuple[Alternative, ...]:
 
     The other jobs stay as planned. A method that the job excludes is included and marked.
     """
-    return tuple(found for job in range(len(plan.rows)) for found in _best_alternatives_of_job(plan, job))
+    return tuple(alternative for job in range(len(plan.rows)) for alternative in _best_alternatives_of_job(plan, job))
 
 
 def _best_alternatives_of_job(plan: ResolvedPlan, job: int) -> Iterator[Alternative]:
@@ -271,8 +271,8 @@ def _best_alternatives_of_job(plan: ResolvedPlan, job: int) -> Iterator[Alternat
                 best.append((True, float(score[row]), str(name), row))
         for is_other, value_of_row, name, row in sorted(best):
             other = ScoredCandidate(table, row, float(share[row]), value_of_row, int(screened.rows[row]))
-            found = _build_alternative(plan, job, current, other if is_other else current)
-            yield found.model_copy(update={"by": by, "name": name, "allowed": bool(allowed[row])})
+            alternative = _build_alternative(plan, job, current, other if is_other else current)
+            yield alternative.model_copy(update={"by": by, "name": name, "allowed": bool(allowed[row])})
 
 
 def _remaining_limits(plan: ResolvedPlan, job: int, table: CandidateTable) -> tuple[float, Flags]:
@@ -392,11 +392,11 @@ def with_further_ways(prepared: PreparedScenario, plan: Plan, solve: Solve, expl
     """
     scenario, free = prepared.scenario, without_demand(prepared)
     wanted = scenario.limits.fallbacks
-    found = [_ways_of_job(free, plan, job, wanted, solve) for job in plan.jobs]
-    if all(ways_of_job.barren is None for ways_of_job in found):
+    ways_of_jobs = [_ways_of_job(free, plan, job, wanted, solve) for job in plan.jobs]
+    if all(ways_of_job.barren is None for ways_of_job in ways_of_jobs):
         jobs = tuple(
             job.model_copy(update={"fallbacks": ways_of_job.ways})
-            for job, ways_of_job in zip(plan.jobs, found, strict=True)
+            for job, ways_of_job in zip(plan.jobs, ways_of_jobs, strict=True)
         )
         beyond = [job.name for job in jobs if not all(way.keeps_typical_stock for way in job.fallbacks)]
         note = (f"further ways of {', '.join(beyond)} {WAYS_BEYOND_TYPICAL_STOCK}",) if beyond else ()
@@ -406,7 +406,7 @@ def with_further_ways(prepared: PreparedScenario, plan: Plan, solve: Solve, expl
         name: getattr(plan, name) for name in ("scenario", "solver", "seconds", "as_of", "candidates", "now", "cut")
     }
     nothing = dict.fromkeys(("objective", "bound", "gap", "cost", "hours"))
-    why = _explain(prepared, plan, found, solve) if explains else None
+    why = _explain(prepared, plan, ways_of_jobs, solve) if explains else None
     return Plan(**facts, **nothing, status="infeasible", infeasible=why)
 
 
@@ -467,12 +467,14 @@ def _further_way(plan: Plan, other: Plan, mine: Assignment) -> FurtherWay:
     )
 
 
-def _explain(prepared: PreparedScenario, plan: Plan, found: Sequence[WaysOfJob], solve: Solve) -> Infeasible:
+def _explain(prepared: PreparedScenario, plan: Plan, ways_of_jobs: Sequence[WaysOfJob], solve: Solve) -> Infeasible:
     """Return ways out: fewer further ways, and the limits without which there is one more, each verified by solving."""
-    scenario, most = prepared.scenario, min(len(ways_of_job.ways) for ways_of_job in found)
+    scenario, most = prepared.scenario, min(len(ways_of_job.ways) for ways_of_job in ways_of_jobs)
     relax = [_relaxation(plan, PATH, scenario.limits.fallbacks, most, f"{PATH}={most}", 1)]
     barren = next(
-        ways_of_job.barren for ways_of_job in found if ways_of_job.barren is not None and len(ways_of_job.ways) == most
+        ways_of_job.barren
+        for ways_of_job in ways_of_jobs
+        if ways_of_job.barren is not None and len(ways_of_job.ways) == most
     )
     if not any(offer.rents_gpus for offer in barren.offers):
         return Infeasible(relax=tuple(relax))

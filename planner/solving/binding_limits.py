@@ -113,7 +113,7 @@ def with_job(scenario: Scenario, index: int, update: dict[str, object]) -> Scena
 
 def find_binding_limits(plan: ResolvedPlan) -> tuple[Binding, ...]:
     """Return the limits without which the plan of all jobs would be better, each verified by solving without it."""
-    found = []
+    bindings = []
     objective = CandidateObjective.of(plan.prepared.scenario)
     goal = plan.objective - objective.min_gain(plan.objective)
     for lifted in lift_limits(plan.prepared.scenario):
@@ -126,8 +126,8 @@ def find_binding_limits(plan: ResolvedPlan) -> tuple[Binding, ...]:
                 saving_usd=plan.cost_usd - free.cost_usd,
                 saving_hours=plan.hours - free.hours,
             )
-            found.append(binding)
-    return tuple(found)
+            bindings.append(binding)
+    return tuple(bindings)
 
 
 def _excluding(scenario: Scenario, free: ResolvedPlan, lifted: LiftedLimit) -> str:
@@ -154,7 +154,7 @@ def describe_binding_limits(prepared: PreparedScenario, job: int, paid_usd: floa
     promising = candidates.rows(promising_rows(candidates, objective, goal))
     if not len(promising.table):
         return ()
-    found = []
+    described = []
     for lifted in lift_limits(scenario):
         best, recipe = _best_without(prepared, job, promising, lifted, goal)
         if best < goal:
@@ -164,8 +164,8 @@ def describe_binding_limits(prepared: PreparedScenario, job: int, paid_usd: floa
             is_default = name == "max_hours" and scenario.limits.max_hours is None
             default = f"default {max_run_hours(candidates.job, scenario.limits):,.0f} h; " if is_default else ""
             saved = _saved_usd(prepared, lifted, paid_usd) or current - best
-            found.append(f"{name} ({default}without it {objective.describe_saving(saved)})")
-    return tuple(found)
+            described.append(f"{name} ({default}without it {objective.describe_saving(saved)})")
+    return tuple(described)
 
 
 def pick_without(prepared: PreparedScenario, freed: Scenario) -> ResolvedPlan | None:
@@ -188,9 +188,9 @@ def _solve_without(prepared: PreparedScenario, freed: Scenario, least: float) ->
     """
     if len(freed.jobs) == 1 and freed.objective_kind == "cost" and math.isfinite(least):
         rounding = BOUND_ROUNDING * max(1.0, least)
-        found = try_solve(prepare_below(freed, prepared, least + freed.near_tie_usd(least) + COST.slack + 2 * rounding))
-        if found is not None and found.objective <= least + rounding:
-            return found
+        plan = try_solve(prepare_below(freed, prepared, least + freed.near_tie_usd(least) + COST.slack + 2 * rounding))
+        if plan is not None and plan.objective <= least + rounding:
+            return plan
     return try_solve(prepare(freed, prepared.library, prepared))
 
 
@@ -320,13 +320,13 @@ def scale(job: Job, factor: float) -> Job:
 
 def _scale_lengths(lengths: Sequence[Any], factor: float) -> tuple[Any, ...]:
     """Return a table of lengths with so many times the requests, in whole numbers that spread evenly over its rows."""
-    found, total, taken = [], 0.0, 0
+    scaled, total, taken = [], 0.0, 0
     for length in lengths:
         total += length.count * factor
         count = round(total) - taken
         taken += count
-        found += [length.model_copy(update={"count": count})] if count > 0 else []
-    return tuple(found) or (lengths[0].model_copy(update={"count": 1}),)
+        scaled += [length.model_copy(update={"count": count})] if count > 0 else []
+    return tuple(scaled) or (lengths[0].model_copy(update={"count": 1}),)
 
 
 @dataclass(frozen=True)
@@ -357,9 +357,9 @@ class OwnMachines:
     def of_all(self, factor: float) -> Least:
         """Return the least dollars on all offers; the machines that ask for them are of the few from then on."""
         if factor not in self._known:
-            found = self._known[factor] = self._least("all", factor, self._offers)
-            if found.machines is not None:
-                self._few.add((found.machines.provider, found.machines.gpu))
+            least = self._known[factor] = self._least("all", factor, self._offers)
+            if least.machines is not None:
+                self._few.add((least.machines.provider, least.machines.gpu))
         return self._known[factor]
 
     def of_few(self, factor: float) -> Least:
@@ -392,11 +392,11 @@ class OwnMachines:
         except ScenarioError:  # these offers cannot hold or prepare so much
             return Least()
         self._latest[kind] = made
-        found = optimise(made, SolveOptions()) if len(made.screened[0].table) else None
-        if found is None or not found.rows:
+        solved = optimise(made, SolveOptions()) if len(made.screened[0].table) else None
+        if solved is None or not solved.rows:
             return Least()
-        (row,), (share,) = found.choice.rows.tolist(), found.shares
-        figures = figures_of(found.table, row, share, made.market)
+        (row,), (share,) = solved.choice.rows.tolist(), solved.shares
+        figures = figures_of(solved.table, row, share, made.market)
         return Least(figures["cost_usd"], Option(label="own machines", **figures))
 
 
@@ -407,7 +407,7 @@ def find_break_even(own: OwnMachines, hosted_usd: Callable[[float], float]) -> t
     `LARGER_WORK`, where a service with a price for a run costs less of more work, or where the search ends without
     a proof.
     """
-    multiples = (each for each in LARGER_WORK if own.of_all(each).usd < hosted_usd(each) < math.inf)
+    multiples = (factor for factor in LARGER_WORK if own.of_all(factor).usd < hosted_usd(factor) < math.inf)
     if (top := next(multiples, None)) is None:
         return None
     least = _end_of_minimum(hosted_usd, top)
@@ -415,7 +415,7 @@ def find_break_even(own: OwnMachines, hosted_usd: Callable[[float], float]) -> t
         # Where the least charge is not used up, more work may be charged no more.
         is_flat = hosted_usd(top) <= hosted_usd(least) * (1.0 + 2 * BREAK_EVEN_WIDTH)
         everywhere = all(
-            own.of_all(each).usd < hosted_usd(each) or math.isinf(hosted_usd(each)) for each in LARGER_WORK
+            own.of_all(factor).usd < hosted_usd(factor) or math.isinf(hosted_usd(factor)) for factor in LARGER_WORK
         )
         return (0.0, None) if everywhere and not is_flat else None
     ways = [own.roughly, own.of_few, own.of_all]  # the quickest first, each exact where those before it are not
@@ -428,8 +428,8 @@ def find_break_even(own: OwnMachines, hosted_usd: Callable[[float], float]) -> t
         exact = own.of_few if cost == own.roughly else cost
         if own.of_all(low).usd < hosted_usd(low):
             top = low
-        elif (found := exact(high)).usd < hosted_usd(high):
-            return high, found.machines
+        elif (cheapest := exact(high)).usd < hosted_usd(high):
+            return high, cheapest.machines
         else:
             ways = ways[1:]
     return None
@@ -462,8 +462,10 @@ def bracket(gap: Callable[[float], float], low: float, high: float) -> tuple[flo
         middle = chord * aside[turn % 3] if turn % 3 < 2 else math.nan
         if not low < middle < high:
             middle = math.sqrt(low * high)
-        found, turn = gap(middle), turn + 1
-        low, above, high, below = (low, above, middle, found) if found < 0 else (middle, found, high, below)
+        middle_gap, turn = gap(middle), turn + 1
+        low, above, high, below = (
+            (low, above, middle, middle_gap) if middle_gap < 0 else (middle, middle_gap, high, below)
+        )
     return low, high
 
 
@@ -494,7 +496,7 @@ def find_first_purchase(prepared: PreparedScenario) -> FirstPurchase | None:
     except ScenarioError:  # none of them can hold or prepare so much
         return None
     (table,), by_label = [job.table for job in made.screened], dict(zip(offer_labels(running), sold, strict=True))
-    found: list[tuple[float, float, FirstPurchase]] = []
+    purchases: list[tuple[float, float, FirstPurchase]] = []
     for row in range(len(table)):
         figures, label = figures_of(table, row, 0.0, made.market), table.offers[int(table.offer[row])]
         buy, machines, hours = by_label[label].buy, int(table.instances[row]), figures["hours"]
@@ -514,8 +516,8 @@ def find_first_purchase(prepared: PreparedScenario) -> FirstPurchase | None:
             hours=hours,
             rent=rent.machines.model_copy(update={"label": "least rent"}),
         )
-        found.append((math.inf if months is None else months, -saved / buy.purchase_usd, first))
-    return min(found, key=itemgetter(0, 1))[2] if found else None
+        purchases.append((math.inf if months is None else months, -saved / buy.purchase_usd, first))
+    return min(purchases, key=itemgetter(0, 1))[2] if purchases else None
 
 
 def _at_running_cost(offer: Offer, hours_per_month: float) -> Offer:
@@ -560,10 +562,10 @@ def _of_answers(price: ApiPrice, own: OwnMachines) -> ApiPrice:
         return usd
 
     all_usd = plain_usd(1.0)
-    found = find_break_even(own, lambda factor: price.usd * plain_usd(factor) / all_usd) if all_usd else None
-    if found is None:
+    break_even = find_break_even(own, lambda factor: price.usd * plain_usd(factor) / all_usd) if all_usd else None
+    if break_even is None:
         return price
-    factor, machines = found
+    factor, machines = break_even
     requests = cast("InferenceJob", scale(asked, factor)).work.total_requests * asked.trials.count if factor else 0
     return price.model_copy(update={"pays_from_requests": float(requests), "pays_on": machines})
 
@@ -573,9 +575,9 @@ def _of_tuning(own: OwnMachines) -> HostedTuning | None:
     hosted, job = own.of_managed(1.0), own.job
     if hosted.machines is None or job.work.images is not None or not own.of_all(1.0).machines:
         return None
-    found = find_break_even(own, lambda factor: own.of_managed(factor).usd)
+    break_even = find_break_even(own, lambda factor: own.of_managed(factor).usd)
     tokens = float(own.prepared.candidates[0].physics.shape.tokens)
-    pays, machines = (None, None) if found is None else (found[0] * tokens, found[1])
+    pays, machines = (None, None) if break_even is None else (break_even[0] * tokens, break_even[1])
     return HostedTuning(provider=hosted.machines.provider, usd=hosted.usd, pays_from_tokens=pays, pays_on=machines)
 
 
@@ -634,7 +636,7 @@ def compare_purchase(job: Assignment, scenario: Scenario) -> Purchase | None:
     running = machines * (buy.power_usd_per_hour + buy.idle_usd_per_month / monthly + fees)
     saved, interest = 0.0 if rent is None else (rent - running) / machines, horizon.interest if horizon else 0.0
     months = [pays_from_months(buy, saved * monthly, interest, which) for which in range(3)]
-    pays = [None if each is None else each * monthly for each in months]
+    pays = [None if needed is None else needed * monthly for needed in months]
     low, high = buy.purchase_range_usd or (buy.purchase_usd, buy.purchase_usd)
     return Purchase(
         is_bought=job.tier == "bought",

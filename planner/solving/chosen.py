@@ -207,7 +207,7 @@ def describe_jobs(jobs: Sequence[JobCandidates], words: Sequence[str]) -> str:
     """Return what is said of each job, with its name if there are several."""
     if len(jobs) == 1:
         return words[0]
-    return "; ".join(f"{job.job.name}: {what}" for job, what in zip(jobs, words, strict=True))
+    return "; ".join(f"{job.job.name}: {text}" for job, text in zip(jobs, words, strict=True))
 
 
 def describe_candidate(candidates: JobCandidates, row: int, share: float, market: Market) -> str:
@@ -235,7 +235,7 @@ def why_excluded(recipes: Sequence[Recipe], job: Job) -> str:
     excluding = [excluding_techniques(recipe, job) for recipe in recipes]
     if not all(excluding):
         return ""
-    keys = dict.fromkeys(key for each in excluding for key in each)
+    keys = dict.fromkeys(key for keys_of_recipe in excluding for key in keys_of_recipe)
     return f"excluded by {' and '.join(f'`techniques.{key}`' for key in keys)}"
 
 
@@ -353,8 +353,8 @@ class MemoryEvaluator:
         """Return what states take of the memory of a host: offloaded ones, and pages that leave the card, else None."""
         layout = replace(self._layout(accumulation, None), micro_batch=float(micro_batch))
         inputs = with_paging(replace(self.inputs, layout=layout), self.coefficients)
-        each = host_bytes(inputs, self.coefficients)
-        taken_gb = as_scalar(each) * as_scalar(inputs.layout.gpus_per_node) / GB
+        bytes_per_gpu = host_bytes(inputs, self.coefficients)
+        taken_gb = as_scalar(bytes_per_gpu) * as_scalar(inputs.layout.gpus_per_node) / GB
         if not taken_gb or machine.ram_gb is None:
             return None
         return HostMemory(taken_gb=taken_gb, total_gb=machine.ram_gb, assumed=machine.assumes_ram)
@@ -428,8 +428,10 @@ def compare_with_row(made: Assignment, chosen: ChosenCandidate) -> list[Violatio
             pairs["cost_at_confidence"] = (figures.late_cost_usd(share) - terms - late_after, made.cost_at_confidence)
     return [
         broken
-        for what, (row, plan) in pairs.items()
-        for broken in compare(made.name, what, float(row[0]), plan, SEARCH_TOLERANCE, unit_of(what.partition(".")[0]))
+        for figure, (row, plan) in pairs.items()
+        for broken in compare(
+            made.name, figure, float(row[0]), plan, SEARCH_TOLERANCE, unit_of(figure.partition(".")[0])
+        )
     ]
 
 
@@ -474,20 +476,20 @@ def rent_usd_per_hour(offer: Offer, gpus: int, share: float) -> float | None:
     on_demand, spot = offer.usd_per_hour, offer.spot_usd_per_hour
     if not offer.is_by_the_hour or not offer.gpus:
         return None
-    each = (0.0 if share >= 1 or on_demand is None else (1 - share) * on_demand) + share * (spot or 0.0)
-    return each * gpus / offer.gpus
+    machine_usd = (0.0 if share >= 1 or on_demand is None else (1 - share) * on_demand) + share * (spot or 0.0)
+    return machine_usd * gpus / offer.gpus
 
 
 def figures_of(table: CandidateTable, row: int, share: float, market: Market) -> dict[str, Any]:
     """Return what a candidate rents, and its cost and hours at a spot share."""
-    offer, one = int(table.offer[row]), table.rows(np.asarray([row]))
+    offer, of_row = int(table.offer[row]), table.rows(np.asarray([row]))
     return {
         "provider": market.offers[offer].provider,
         "gpu": market.gpus[offer],
         "gpus": int(table.run_gpus[row]),
         "runs_at_once": int(table.node_groups[row]),
-        "cost_usd": float(one.cost_usd(share)[0]),
-        "hours": float(one.hours(share)[0]),
+        "cost_usd": float(of_row.cost_usd(share)[0]),
+        "hours": float(of_row.hours(share)[0]),
     }
 
 
@@ -499,8 +501,8 @@ def on_host_memory(host: HostMemory | None, how: str) -> list[str]:
     """Return a note where the memory of the host is assumed; `how` says where it can be stated."""
     if host is None or not host.assumed:
         return []
-    what = f"host memory assumed: {host.total_gb:,.0f} GB, as half of such machines have"
-    return [f"{what}; states need {host.taken_gb:,.0f}: check it, {how}"]
+    assumption = f"host memory assumed: {host.total_gb:,.0f} GB, as half of such machines have"
+    return [f"{assumption}; states need {host.taken_gb:,.0f}: check it, {how}"]
 
 
 def cut_samples(job: Job, shape: JobShape, architecture: Architecture) -> CutSamples | None:

@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 def settle(prepared: PreparedScenario, changes: Sequence[LimitChange]) -> Settled | None:
     """Return the plan that `solve` makes of the changes, and the changes no larger than it needs; None without one."""
     settled = next(
-        ((found, made) for made in (list(changes), _roomier(changes)) if (found := _try(prepared, made))), None
+        ((plan, made) for made in (list(changes), _roomier(changes)) if (plan := _try(prepared, made))), None
     )
     if settled is None or len(prepared.scenario.jobs) > timetable.MOST_JOBS:  # a dozen solves of a timetable
         return settled
@@ -99,8 +99,8 @@ def _roomier(changes: Sequence[LimitChange]) -> list[LimitChange]:
 def _without(prepared: PreparedScenario, settled: Settled, path: str) -> Settled:
     """Return a relaxation without the change of one limit, if the others suffice."""
     fewer = [change for change in settled[1] if change.limit != path]
-    found = _try(prepared, fewer) if fewer else None
-    return (found, fewer) if found else settled
+    plan = _try(prepared, fewer) if fewer else None
+    return (plan, fewer) if plan else settled
 
 
 def _step_of(path: str) -> float | None:
@@ -120,8 +120,8 @@ def _least_number(prepared: PreparedScenario, settled: Settled, path: str, step:
     middle = high - 1  # mostly it is the least already
     while high - low > 1:
         value = round(middle * step, 6)
-        found = _try(prepared, changes := _changed(settled[1], path, value, f"{value:.10g}"))
-        low, high, settled = (low, middle, (found, changes)) if found else (middle, high, settled)
+        plan = _try(prepared, changes := _changed(settled[1], path, value, f"{value:.10g}"))
+        low, high, settled = (low, middle, (plan, changes)) if plan else (middle, high, settled)
         middle = (low + high) // 2
     return settled
 
@@ -133,8 +133,8 @@ def _least_budget(prepared: PreparedScenario, settled: Settled) -> Settled:
         needed = round_up(settled[0].late_usd + room, USD_STEP)
         if change is None or needed >= float(change.new):
             break
-        if found := _try(prepared, changes := _changed(settled[1], BUDGET, needed, f"{needed:.2f}")):
-            return found, changes
+        if plan := _try(prepared, changes := _changed(settled[1], BUDGET, needed, f"{needed:.2f}")):
+            return plan, changes
     return settled
 
 
@@ -167,10 +167,10 @@ def diagnose(prepared: PreparedScenario) -> Infeasible:
 
     If jobs may take turns and no relaxation has a plan, the jobs without candidates are explained by themselves.
     """
-    found = _explain(prepared, prepared)
-    alone = None if found.relax else _jobs_without_candidates(prepared)
+    why = _explain(prepared, prepared)
+    alone = None if why.relax else _jobs_without_candidates(prepared)
     by_themselves = None if alone is None else _explain(alone, prepared)
-    return by_themselves if by_themselves and by_themselves.relax else found
+    return by_themselves if by_themselves and by_themselves.relax else why
 
 
 def _explain(prepared: PreparedScenario, whole: PreparedScenario) -> Infeasible:
@@ -179,9 +179,9 @@ def _explain(prepared: PreparedScenario, whole: PreparedScenario) -> Infeasible:
     relaxed = relax_candidates(prepared)
     others = _other_frameworks(prepared, try_solve)
     others += _larger_batch(prepared, try_solve)
-    found = [*others, *verified_relaxations(prepared, relaxed, try_solve, MAX_RELAXATIONS - len(others))]
-    verified = enumerate(settle_all(whole, found), 1)
-    within = next((plan for plan, changes in found if [change.limit for change in changes] == [BUDGET]), None)
+    relaxations = [*others, *verified_relaxations(prepared, relaxed, try_solve, MAX_RELAXATIONS - len(others))]
+    verified = enumerate(settle_all(whole, relaxations), 1)
+    within = next((plan for plan, changes in relaxations if [change.limit for change in changes] == [BUDGET]), None)
     # A near miss is a mix of both markets, whose shares can be moved. A relaxation must not reuse these candidates:
     # its plan is that of `solve`, with policies.
     mixes = tuple(screen(candidate, market, limits, library, scope=MEAN_SHARES) for candidate in prepared.candidates)
@@ -207,13 +207,15 @@ def _jobs_without_candidates(prepared: PreparedScenario) -> PreparedScenario | N
     return prepare(scenario.model_copy(update={"jobs": jobs}), prepared.library, may_be_slim=False)
 
 
-def settle_all(prepared: PreparedScenario, found: Sequence[tuple[ResolvedPlan, list[LimitChange]]]) -> list[Settled]:
+def settle_all(
+    prepared: PreparedScenario, relaxations: Sequence[tuple[ResolvedPlan, list[LimitChange]]]
+) -> list[Settled]:
     """Return relaxations with the plans that `solve` makes of them: jobs that may take turns need less then.
 
     Of more than `MOST_JOBS` jobs in turn one relaxation is enough, because each is another timetable.
     """
     kept: list[Settled] = []
-    for plan, changes in found:
+    for plan, changes in relaxations:
         settled = _settled(prepared, plan, changes)
         if settled is not None and not any(asks_no_less(settled[1], before) for _, before in kept):
             kept.append(settled)
@@ -242,27 +244,27 @@ def verified_relaxations(
     prepared: PreparedScenario, relaxed: RelaxedCandidates, solve: TrySolve, most: int = MAX_RELAXATIONS
 ) -> list[tuple[ResolvedPlan, list[LimitChange]]]:
     """Return plan and changes of each smallest relaxation that `solve` confirms, at most `most`."""
-    found: list[tuple[ResolvedPlan, list[LimitChange]]] = []
+    relaxations: list[tuple[ResolvedPlan, list[LimitChange]]] = []
     for elastic, solution in elastic_solutions(relaxed):
         verified = verify_relaxation(prepared, build_changes(solution, elastic, prepared), solve)
-        if verified is not None and not any(asks_no_less(verified[1], changes) for _, changes in found):
-            found.append(verified)
-        if len(found) == most:
+        if verified is not None and not any(asks_no_less(verified[1], changes) for _, changes in relaxations):
+            relaxations.append(verified)
+        if len(relaxations) == most:
             break
-    split = _split_trials(prepared, solve) if len(found) < most else []
-    found = [*found, *split] or _reduce_concurrency(prepared, solve)
-    return found if split or len(found) >= most else [*found, *_split_trials(prepared, _try_in_turn)]
+    split = _split_trials(prepared, solve) if len(relaxations) < most else []
+    relaxations = [*relaxations, *split] or _reduce_concurrency(prepared, solve)
+    return relaxations if split or len(relaxations) >= most else [*relaxations, *_split_trials(prepared, _try_in_turn)]
 
 
 def asks_no_less(later: Sequence[LimitChange], earlier: Sequence[LimitChange]) -> bool:
     """Return whether a relaxation changes every limit that an earlier one changes, and none of them by less."""
-    found = {change.limit: change for change in later}
-    return all(change.limit in found and _moves_as_far(found[change.limit], change) for change in earlier)
+    by_limit = {change.limit: change for change in later}
+    return all(change.limit in by_limit and _moves_as_far(by_limit[change.limit], change) for change in earlier)
 
 
-def _moves_as_far(one: LimitChange, other: LimitChange) -> bool:
+def _moves_as_far(change: LimitChange, other: LimitChange) -> bool:
     """Return whether a change of a limit is the same as another or larger."""
-    old, new = one.old, one.new
+    old, new = change.old, change.new
     if isinstance(old, str) or isinstance(new, str) or isinstance(other.new, str):
         return new == other.new
     return abs(new - old) >= abs(other.new - old)
@@ -399,8 +401,8 @@ def _split_relaxation(elastic: ElasticProgram, only: ElasticSolution) -> list[El
         return []
     half = {path: only.change * SPLIT_SHARE}
     solutions = [elastic.solve((path, other), half) for other in elastic.relaxable_paths if other != path]
-    found = [solution for solution in solutions if solution is not None]
-    return [min(found, key=lambda solution: (solution.change, solution.cost))] if found else []
+    feasible = [solution for solution in solutions if solution is not None]
+    return [min(feasible, key=lambda solution: (solution.change, solution.cost))] if feasible else []
 
 
 # Relaxations verified by solving the changed scenario, with no larger changes than the plan needs.
@@ -533,13 +535,13 @@ def _least_memory_change(
 
 def _memory_confidences(scenario: Scenario, confidence: float) -> list[LimitChange]:
     """Return the changes of the jobs that ask for more than a confidence of memory."""
-    new, found = round(confidence, 2), []
+    new, changes = round(confidence, 2), []
     for job in scenario.jobs:
         if job.memory_confidence > new:
             path = f"jobs.{job.name}.confidence.memory"
             setting = f"{setting_path(path, scenario)}={new:g}"
-            found.append(LimitChange(path, job.memory_confidence, new, setting))
-    return found
+            changes.append(LimitChange(path, job.memory_confidence, new, setting))
+    return changes
 
 
 def _least_change(

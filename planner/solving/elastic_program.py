@@ -231,16 +231,16 @@ def relax_candidates(
     scenario, market, library = prepared.scenario, prepared.market, prepared.library
     catalog = FilterCatalog(scenario, market, library)
     pieces: list[JobCandidates] = []
-    found: list[tuple[CandidateTable, Integers, Integers, Integers]] = []
+    parts: list[tuple[CandidateTable, Integers, Integers, Integers]] = []
     for index, candidate in enumerate(prepared.candidates):
         for piece in (instead or {}).get(index) or pieces_of(candidate, scenario.limits, market, library):
             for whole, every in _without_deadline_cut(piece, scenario.limits, market, library):
                 known = market.is_known(scenario.limits)[whole.offer]  # no value of a limit admits the others
                 table, rows = whole.rows(known), every[known]
                 piece_of = np.full(len(rows), len(pieces), dtype=np.int64)
-                found.append((table, piece_of, rows, catalog.violations(piece, index, table)))
+                parts.append((table, piece_of, rows, catalog.violations(piece, index, table)))
             pieces.append(piece)
-    tables, *columns = zip(*found, strict=True)
+    tables, *columns = zip(*parts, strict=True)
     piece_column, row_column, numbers = map(np.concatenate, columns)
     breaks = np.zeros((len(numbers), len(catalog.numbers) + 1), dtype=bool)
     np.put_along_axis(breaks, numbers, True, axis=1)  # -1, no filter, is the last column
@@ -477,20 +477,20 @@ class ElasticProgram:
         """Paths of what offers have left."""
         return tuple(constraint.path for constraint in self.soft if constraint.is_of_offer)
 
-    def shortages(self, found: ElasticSolution) -> list[tuple[SoftConstraint, float]]:
+    def shortages(self, solution: ElasticSolution) -> list[tuple[SoftConstraint, float]]:
         """Return the offers that have too little for a plan, each with what it would have to have."""
-        excess = found.excess
+        excess = solution.excess
         return [
             (constraint, constraint.current + excess[constraint.path])
             for constraint in self.soft
             if constraint.is_of_offer and constraint.path in excess
         ]
 
-    def describe(self, found: ElasticSolution) -> str:
+    def describe(self, solution: ElasticSolution) -> str:
         """Return the candidates of a plan in words."""
         relaxed = self.relaxed
-        pieces = [relaxed.pieces[place] for place in relaxed.piece[found.rows]]
-        rows = zip(pieces, relaxed.row[found.rows].tolist(), found.shares.tolist(), strict=True)
+        pieces = [relaxed.pieces[place] for place in relaxed.piece[solution.rows]]
+        rows = zip(pieces, relaxed.row[solution.rows].tolist(), solution.shares.tolist(), strict=True)
         return describe_jobs(pieces, [describe_candidate(*row, relaxed.market) for row in rows])
 
     def solve(

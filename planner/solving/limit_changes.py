@@ -81,30 +81,30 @@ class LimitChange:
     setting: str
 
 
-def build_changes(found: ElasticSolution, elastic: ElasticProgram, prepared: PreparedScenario) -> list[LimitChange]:
+def build_changes(solution: ElasticSolution, elastic: ElasticProgram, prepared: PreparedScenario) -> list[LimitChange]:
     """Return the changes that a plan of the elastic program needs; empty if only offers have too little left.
 
     The VRAM margin becomes 0 here; `verify_relaxation` gives back what is not needed, as a confidence where that rules.
     """
     scenario = prepared.scenario
-    filters = sorted(elastic.relaxed.filters[number] for number in found.filters)
+    filters = sorted(elastic.relaxed.filters[number] for number in solution.filters)
     made = [
         extend_list(path, list(group), scenario)
         for path, group in groupby(filters, key=lambda candidate_filter: candidate_filter.path)
     ]
     exceeded = (
-        constraint for constraint in elastic.soft if constraint.path in found.excess and not constraint.is_of_offer
+        constraint for constraint in elastic.soft if constraint.path in solution.excess and not constraint.is_of_offer
     )
-    made += [_move_limit(constraint, found.excess[constraint.path], scenario) for constraint in exceeded]
+    made += [_move_limit(constraint, solution.excess[constraint.path], scenario) for constraint in exceeded]
     margin = max(margin_of(job, scenario.limits, prepared.library) for job in scenario.jobs)
     return [replace(change, old=margin) if change.limit == HEADROOM else change for change in made]
 
 
-def _move_limit(one: SoftConstraint, excess: float, scenario: Scenario) -> LimitChange:
+def _move_limit(constraint: SoftConstraint, excess: float, scenario: Scenario) -> LimitChange:
     """Return the change of a soft constraint to the value that suffices."""
-    value, path = one.current + one.sense * excess, one.path
+    value, path = constraint.current + constraint.sense * excess, constraint.path
     unit, digits = "", ".10g"
-    if path == SPOT_CAP and one.current == 0:
+    if path == SPOT_CAP and constraint.current == 0:
         # A scenario that says `spot: false` has this cap too, and no share undoes that word.
         return LimitChange("limits.spot", "false", "true", "limits.spot=true")
     if path.endswith((".deadline", "limits.max_hours")):
@@ -120,7 +120,7 @@ def _move_limit(one: SoftConstraint, excess: float, scenario: Scenario) -> Limit
     else:
         peak = peak_limit_at(path)
         new = float(round(value)) if peak is None or peak.is_whole else peak.rounded_up(value)
-    return LimitChange(path, one.current, new, f"{setting_path(path, scenario)}={new:{digits}}{unit}")
+    return LimitChange(path, constraint.current, new, f"{setting_path(path, scenario)}={new:{digits}}{unit}")
 
 
 def round_up(value: float, step: float) -> float:
@@ -216,26 +216,26 @@ def find_near_misses(
     share can be the cause there.
     """
     several = len(prepared.candidates) > 1
-    found: list[NearMiss] = []
+    misses: list[NearMiss] = []
     for index in range(len(prepared.candidates)):
         if several and len(prepared.screened[index].table):
             continue
-        found += [*_least_late(prepared, index), *_least_used(prepared, index)]
+        misses += [*_least_late(prepared, index), *_least_used(prepared, index)]
         # Where only the memory of hosts is too small, no rule stands in the way.
-        found += [*_small_hosts(prepared, index)] or [*_refused_by_rules(prepared, index)]
-        found += [*_refused_by_tools(prepared, index), *_memory_shortfalls(prepared, index)]
-        found += _unsupported_managed(prepared, index)
-    return (*_least_over_budget(prepared, within), *_stock_shortfalls(prepared, relaxed), *found)
+        misses += [*_small_hosts(prepared, index)] or [*_refused_by_rules(prepared, index)]
+        misses += [*_refused_by_tools(prepared, index), *_memory_shortfalls(prepared, index)]
+        misses += _unsupported_managed(prepared, index)
+    return (*_least_over_budget(prepared, within), *_stock_shortfalls(prepared, relaxed), *misses)
 
 
 def _least_late(prepared: PreparedScenario, index: int) -> Iterator[NearMiss]:
     """Yield the candidate that ends least after the deadline, with the probability that it ends in time."""
-    one, screened = prepared.candidates[index], prepared.screened[index]
-    limits, job = prepared.scenario.limits, one.job
+    candidates, screened = prepared.candidates[index], prepared.screened[index]
+    limits, job = prepared.scenario.limits, candidates.job
     rows = np.flatnonzero(screened.lateness > 0)
     if not len(rows):
         return
-    table = one.table
+    table = candidates.table
     affordable = _near_budget(prepared, table, rows)
     if not affordable.any() and np.any(screened.lateness <= 0):
         return  # what is over the budget alone is nearer
@@ -248,14 +248,14 @@ def _least_late(prepared: PreparedScenario, index: int) -> Iterator[NearMiss]:
     latest = latest_finish_hours(job, limits)
     chance = probability_within(latest, float(table.hours(share)[row]), late[share], job.confidence)
     if share > 0:
-        of_row = one, row, prepared.market, prepared.library
-        is_alone = bool(spot_only_rows(one, np.asarray([row]))[0])
+        of_row = candidates, row, prepared.market, prepared.library
+        is_alone = bool(spot_only_rows(candidates, np.asarray([row]))[0])
         hours, _ = (spot_only_costs(*of_row) if is_alone else fixed_share_costs(*of_row, share)).draw()
         chance = float(np.mean(hours <= latest))
     in_time = f"on time with {int(chance * 100)} % probability" if chance is not None else ""
     yield NearMiss(
         job=job.name,
-        what=describe_candidate(one, row, share, prepared.market),
+        what=describe_candidate(candidates, row, share, prepared.market),
         reason=f"{_missed(job, limits)} at {job.confidence * 100:.3g} % confidence",
         shortfall=float(screened.lateness[row]),
         unit="h",
@@ -338,7 +338,7 @@ def _least_used(prepared: PreparedScenario, index: int) -> Iterator[NearMiss]:
 
     A quota limits GPUs as `max_gpus` does.
     """
-    limits, one, market = prepared.scenario.limits, prepared.candidates[index], prepared.market
+    limits, candidates, market = prepared.scenario.limits, prepared.candidates[index], prepared.market
     asked = [
         limit
         for limit in PEAK_LIMITS
@@ -347,7 +347,7 @@ def _least_used(prepared: PreparedScenario, index: int) -> Iterator[NearMiss]:
     if not asked or len(prepared.screened[index].table):
         return
     unlimited = limits.model_copy(update={**{limit.key: None for limit in asked}, "quota": {}})
-    free = screen(one, market, unlimited, prepared.library, scope=MEAN_SHARES)
+    free = screen(candidates, market, unlimited, prepared.library, scope=MEAN_SHARES)
     over = {limit: _over_limit(prepared, free.table, limit) for limit in asked if len(free.table)}
     for limit, excess in over.items():
         if np.isnan(excess).all():
@@ -357,8 +357,8 @@ def _least_used(prepared: PreparedScenario, index: int) -> Iterator[NearMiss]:
             share = float(free.table.share_low[row])
             also = [f"it also {other.lacking}" for other, more in over.items() if other != limit and more[row] > 0]
             yield NearMiss(
-                job=one.job.name,
-                what=describe_candidate(one, int(free.rows[row]), share, market),
+                job=candidates.job.name,
+                what=describe_candidate(candidates, int(free.rows[row]), share, market),
                 reason=limit.lacking,
                 shortfall=float(excess[row]),
                 unit=limit.unit,
@@ -393,23 +393,23 @@ def _is_within_peaks(prepared: PreparedScenario, machine: Machine) -> bool:
 def _stock_shortfalls(prepared: PreparedScenario, relaxed: RelaxedCandidates) -> Iterator[NearMiss]:
     """Yield the offers that have too few machines or paid hours, if a plan is possible with more."""
     elastic = ElasticProgram.of(relaxed)
-    found = elastic.solve(elastic.offer_paths) if elastic.offer_paths else None
-    if found is None and elastic.offer_paths and elastic.solve(elastic.relaxable_paths) is None:
-        found = elastic.solve((*elastic.relaxable_paths, *elastic.offer_paths))
-    if found is None:
+    solution = elastic.solve(elastic.offer_paths) if elastic.offer_paths else None
+    if solution is None and elastic.offer_paths and elastic.solve(elastic.relaxable_paths) is None:
+        solution = elastic.solve((*elastic.relaxable_paths, *elastic.offer_paths))
+    if solution is None:
         return
-    settings = [change.setting for change in build_changes(found, elastic, prepared)]
+    settings = [change.setting for change in build_changes(solution, elastic, prepared)]
     jobs = prepared.scenario.jobs
     alone = len(jobs) == 1
-    for soft, needed in elastic.shortages(found):
+    for soft, needed in elastic.shortages(solution):
         is_stock = soft.path.startswith(STOCK_OF)
-        what = "machines in stock" if is_stock else "hours paid for"
+        lacking = "machines in stock" if is_stock else "hours paid for"
         enough = f"{needed:.0f} in stock" if is_stock else f"{round_up(needed, OFFER_HOURS_STEP):g} h left"
         yield NearMiss(
             job=jobs[0].name if alone else "",
-            what=elastic.describe(found) if alone else "all jobs together",
-            reason=f"{'needs' if alone else 'need'} more {what} than {soft.path.partition(' of ')[2]} has",
-            shortfall=found.excess[soft.path],
+            what=elastic.describe(solution) if alone else "all jobs together",
+            reason=f"{'needs' if alone else 'need'} more {lacking} than {soft.path.partition(' of ')[2]} has",
+            shortfall=solution.excess[soft.path],
             unit="machines" if is_stock else "machine hours",
             fix=" and ".join((f"{enough} would do", *settings)),
         )
@@ -417,19 +417,19 @@ def _stock_shortfalls(prepared: PreparedScenario, relaxed: RelaxedCandidates) ->
 
 def _unsupported_managed(prepared: PreparedScenario, index: int) -> Iterator[NearMiss]:
     """Yield services that cannot run a job that has no candidate at all."""
-    one = prepared.candidates[index]
-    by_token = not one.job.trains
+    candidates = prepared.candidates[index]
+    by_token = not candidates.job.trains
     unfit = (
         "answers by the token: a plan compares it only" if by_token else "trains adapters only, so it cannot pretrain"
     )
     offers = [offer for offer in prepared.market.offers if offer.managed is not None]
-    if len(one.table):
+    if len(candidates.table):
         return
     for offer in offers[:MAX_MANAGED_MISSES]:
         taken = offer.managed.architectures if offer.managed else ()
-        name = one.architecture.name
+        name = candidates.architecture.name
         yield NearMiss(
-            job=one.job.name,
+            job=candidates.job.name,
             what=f"managed service at {offer.provider}",
             reason=unfit if name in taken else f"does not take {name}",
             shortfall=0.0,
@@ -440,18 +440,18 @@ def _unsupported_managed(prepared: PreparedScenario, index: int) -> Iterator[Nea
 
 def _refused_by_tools(prepared: PreparedScenario, index: int) -> Iterator[NearMiss]:
     """Yield why the tools of `limits.tools` refuse most candidates of a job, the most frequent reasons first."""
-    one, tools = prepared.candidates[index], prepared.scenario.limits.tools
+    candidates, tools = prepared.candidates[index], prepared.scenario.limits.tools
     if not tools:
         return
     from planner.candidates.tool_support import tool_refusals
 
     counts: Counter[str] = Counter()
-    for reason, rows in tool_refusals(one, prepared.market, tools):
+    for reason, rows in tool_refusals(candidates, prepared.market, tools):
         counts[reason] += int(np.sum(rows))
     for reason, count in counts.most_common(MAX_TOOL_MISSES):
         yield NearMiss(
-            job=one.job.name,
-            what=f"{count:,} of {len(one.table):,} candidates for {', '.join(tools)}",
+            job=candidates.job.name,
+            what=f"{count:,} of {len(candidates.table):,} candidates for {', '.join(tools)}",
             reason=reason,
             shortfall=0.0,
             unit="",
@@ -464,10 +464,12 @@ def _refused_by_rules(prepared: PreparedScenario, index: int) -> Iterator[NearMi
 
     Each on the fewest GPUs that the limits permit.
     """
-    one, limits, library = prepared.candidates[index], prepared.scenario.limits, prepared.library
+    candidates, limits, library = prepared.candidates[index], prepared.scenario.limits, prepared.library
     offered = prepared.market.permitted(limits)
-    usable = np.asarray([is_allowed(recipe, one.job) for recipe in one.recipes], dtype=bool)[one.table.recipe]
-    if not one.job.trains or np.any(usable & offered[one.table.offer]):
+    usable = np.asarray([is_allowed(recipe, candidates.job) for recipe in candidates.recipes], dtype=bool)[
+        candidates.table.recipe
+    ]
+    if not candidates.job.trains or np.any(usable & offered[candidates.table.offer]):
         return
     made = (machine for place in np.flatnonzero(offered).tolist() for machine in prepared.market.machines[place])
     machines = sorted(dict.fromkeys(made), key=lambda machine: machine.gpus)
@@ -475,100 +477,113 @@ def _refused_by_rules(prepared: PreparedScenario, index: int) -> Iterator[NearMi
     for machine in machines:
         if not _is_within_peaks(prepared, machine):
             continue
-        for reason, recipes in _refused_recipes(one, machine, library).items():
+        for reason, recipes in _refused_recipes(candidates, machine, library).items():
             for recipe in recipes if reason not in seen else ():
                 if tried >= MAX_TRIED_REFUSALS or len(seen) >= MAX_RULE_MISSES:
                     return
                 tried += 1
-                fix = _without_rule(one, recipe, machine, limits, library)
+                fix = _without_rule(candidates, recipe, machine, limits, library)
                 if fix is not None:
                     seen.add(reason)
-                    yield _rule_miss(one.job, machine, recipe, reason, fix)
+                    yield _rule_miss(candidates.job, machine, recipe, reason, fix)
                     break
 
 
-def _without_rule(one: JobCandidates, recipe: Recipe, machine: Machine, limits: Limits, library: Library) -> str | None:
+def _without_rule(
+    candidates: JobCandidates, recipe: Recipe, machine: Machine, limits: Limits, library: Library
+) -> str | None:
     """Return what can be said of a recipe that a rule refuses; None where it would not fit in memory either."""
     if library.techniques.compute(recipe.precision).missing_peak(library.gpu(machine.gpu).peaks):
         return ""  # without a peak there is no estimate of a recipe
-    setup = (one.job, one.physics.shape, recipe, machine, limits.vram_headroom, library)
-    fits = MemoryEvaluator.of(*setup, learned=one.physics.learned).fits(1, MANY_ACCUMULATION_STEPS)
+    setup = (candidates.job, candidates.physics.shape, recipe, machine, limits.vram_headroom, library)
+    fits = MemoryEvaluator.of(*setup, learned=candidates.physics.learned).fits(1, MANY_ACCUMULATION_STEPS)
     return "it would fit in memory" if fits else None
 
 
 def _rule_miss(job: Job, machine: Machine, recipe: Recipe, reason: str, fix: str) -> NearMiss:
     """Return the near miss of a recipe on a machine that a rule refuses for a reason."""
     how = [recipe.method_label, *([recipe.sharding] if recipe.sharding != UNSHARDED else [])]
-    what = f"{machine.gpus:,} x {machine.gpu}, {', '.join(how)}"
-    return NearMiss(job=job.name, what=what, reason=f"refused: {reason}", shortfall=0.0, unit="", fix=fix)
+    configuration = f"{machine.gpus:,} x {machine.gpu}, {', '.join(how)}"
+    return NearMiss(job=job.name, what=configuration, reason=f"refused: {reason}", shortfall=0.0, unit="", fix=fix)
 
 
-def _refused_recipes(one: JobCandidates, machine: Machine, library: Library) -> dict[str, list[Recipe]]:
+def _refused_recipes(candidates: JobCandidates, machine: Machine, library: Library) -> dict[str, list[Recipe]]:
     """Return the recipes that the job allows and the fewest rules refuse on a machine, by their reasons.
 
     Of a reason those that take least memory come first: by what is recomputed, then by what is sharded.
     """
     card = GpuClass.of(library.gpu(machine.gpu))
     allowed = [
-        recipe for recipe in enumerate_recipes(one.job, card, machine.gpus > 1, library) if is_allowed(recipe, one.job)
+        recipe
+        for recipe in enumerate_recipes(candidates.job, card, machine.gpus > 1, library)
+        if is_allowed(recipe, candidates.job)
     ]
-    reasons = [list(dict.fromkeys(_refusals(one, recipe, machine, library))) for recipe in allowed]
-    fewest = min((len(each) for each in reasons if each), default=0)
-    found: dict[str, list[Recipe]] = {}
-    for recipe, each in zip(allowed, reasons, strict=True):
-        if each and len(each) == fewest:
-            found.setdefault("; ".join(each), []).append(recipe)
+    reasons = [list(dict.fromkeys(_refusals(candidates, recipe, machine, library))) for recipe in allowed]
+    fewest = min((len(entries) for entries in reasons if entries), default=0)
+    by_reason: dict[str, list[Recipe]] = {}
+    for recipe, entries in zip(allowed, reasons, strict=True):
+        if entries and len(entries) == fewest:
+            by_reason.setdefault("; ".join(entries), []).append(recipe)
     recomputed = list(library.techniques.values.activation_checkpointing.values)  # from nothing to all
 
     def saves(recipe: Recipe) -> tuple[int, int]:
         return recomputed.index(recipe.activation_checkpointing), recipe.zero_stage
 
-    return {reason: sorted(each, key=saves, reverse=True)[:RECIPES_OF_A_RULE] for reason, each in found.items()}
+    return {
+        reason: sorted(entries, key=saves, reverse=True)[:RECIPES_OF_A_RULE] for reason, entries in by_reason.items()
+    }
 
 
-def _refusals(one: JobCandidates, recipe: Recipe, machine: Machine, library: Library) -> Iterator[str]:
+def _refusals(candidates: JobCandidates, recipe: Recipe, machine: Machine, library: Library) -> Iterator[str]:
     """Yield why a job may not use a recipe on a machine: rules that refuse it, and memory that was never measured."""
-    yield from incompatibilities(recipe, GpuClass.of(library.gpu(machine.gpu)), library, one.architecture)
-    doubt = one.physics.learned.doubt_of_memory(recipe, machine.gpus, one.job, library)
-    if one.headroom is None and doubt is not None:
+    yield from incompatibilities(recipe, GpuClass.of(library.gpu(machine.gpu)), library, candidates.architecture)
+    doubt = candidates.physics.learned.doubt_of_memory(recipe, machine.gpus, candidates.job, library)
+    if candidates.headroom is None and doubt is not None:
         yield doubt
 
 
 def _memory_shortfalls(prepared: PreparedScenario, index: int) -> Iterator[NearMiss]:
     """Yield the GPU models that lack least memory for an allowed method, with the sequence length that would fit."""
-    one, limits = prepared.candidates[index], prepared.scenario.limits
-    best = _first_by_gpu(prepared, index, sorted(one.physics.misses, key=lambda miss: miss.shortfall_gib))
-    fitting = {one.physics.ways.machines[m].gpu for m in np.unique(one.physics.ways.machine)}
+    candidates, limits = prepared.candidates[index], prepared.scenario.limits
+    best = _first_by_gpu(prepared, index, sorted(candidates.physics.misses, key=lambda miss: miss.shortfall_gib))
+    fitting = {candidates.physics.ways.machines[m].gpu for m in np.unique(candidates.physics.ways.machine)}
     near = [
         (gpu, miss)
         for gpu, miss in best.items()
         if miss.shortfall_gib <= MAX_SHORTFALL_SHARE * prepared.library.gpu(gpu).usable_gib
     ]
     for gpu, miss in (near or list(best.items())[:1])[:MAX_MEMORY_MISSES]:
-        if not one.job.trains:
-            yield _replica_miss(one, miss, limits, prepared.library)
+        if not candidates.job.trains:
+            yield _replica_miss(candidates, miss, limits, prepared.library)
             continue
-        configuration = (one.job, one.physics.shape, miss.recipe, miss.machine, limits.vram_headroom, prepared.library)
-        evaluator = MemoryEvaluator.of(*configuration, learned=one.physics.learned)
+        configuration = (
+            candidates.job,
+            candidates.physics.shape,
+            miss.recipe,
+            miss.machine,
+            limits.vram_headroom,
+            prepared.library,
+        )
+        evaluator = MemoryEvaluator.of(*configuration, learned=candidates.physics.learned)
         yield NearMiss(
-            job=one.job.name,
+            job=candidates.job.name,
             what=f"{miss.machine.gpus:,} x {gpu}, {miss.recipe.method_label}",
             reason=f"does not fit in {evaluator.usable_gib:.1f} GiB per GPU",
             shortfall=miss.shortfall_gib,
             unit="GiB",
-            fix=_suggest_fix(evaluator, one, gpu in fitting),
+            fix=_suggest_fix(evaluator, candidates, gpu in fitting),
         )
 
 
 def _small_hosts(prepared: PreparedScenario, index: int) -> Iterator[NearMiss]:
     """Yield the GPU models whose hosts lack least memory for the states that an allowed recipe keeps there."""
-    one = prepared.candidates[index]
-    if not one.job.trains:
+    candidates = prepared.candidates[index]
+    if not candidates.job.trains:
         return
-    best = _first_by_gpu(prepared, index, sorted(one.physics.small_hosts, key=lambda miss: miss.shortfall_gb))
+    best = _first_by_gpu(prepared, index, sorted(candidates.physics.small_hosts, key=lambda miss: miss.shortfall_gb))
     for gpu, miss in list(best.items())[:MAX_MEMORY_MISSES]:
         yield NearMiss(
-            job=one.job.name,
+            job=candidates.job.name,
             what=f"{miss.machine.gpus:,} x {gpu}, {miss.recipe.method_label}",
             reason=describe_small_host(miss),
             shortfall=miss.shortfall_gb,
@@ -582,12 +597,12 @@ def _first_by_gpu(prepared: PreparedScenario, index: int, misses: Sequence[Short
     limits, job = prepared.scenario.limits, prepared.candidates[index].job
     offers = zip(prepared.market.offers, prepared.market.cards, strict=True)
     permitted = {card.name for offer, card in offers if card and limits.permits(offer)}
-    found: dict[str, Shortfall] = {}
+    first: dict[str, Shortfall] = {}
     for miss in misses:
         is_usable = miss.machine.gpu in permitted and is_allowed(miss.recipe, job)
         if is_usable and _is_within_peaks(prepared, miss.machine):
-            found.setdefault(miss.machine.gpu, miss)
-    return found
+            first.setdefault(miss.machine.gpu, miss)
+    return first
 
 
 def describe_small_host(miss: HostShortfall) -> str:
@@ -597,18 +612,18 @@ def describe_small_host(miss: HostShortfall) -> str:
     return f"{takes}, {miss.machine.ram_gb or 0:,.0f} are {how}"
 
 
-def _replica_miss(one: JobCandidates, miss: MemoryShortfall, limits: Limits, library: Library) -> NearMiss:
+def _replica_miss(candidates: JobCandidates, miss: MemoryShortfall, limits: Limits, library: Library) -> NearMiss:
     """Return the nearest engine and format of a GPU that has no room for one request, and why more GPUs do not help."""
     together = miss.recipe.tensor_parallel * miss.recipe.pipeline_parallel
     divided = (
-        one.architecture.split_fault(miss.machine.gpus_per_instance)
+        candidates.architecture.split_fault(miss.machine.gpus_per_instance)
         if miss.machine.gpus_per_instance > together
         else None
     )
     gpu, share = library.gpu(miss.machine.gpu), read_engines().engines[miss.recipe.framework].share
     usable = gpu.usable_gib * min(share, 1.0 - (limits.vram_headroom or 0.0))
     return NearMiss(
-        job=one.job.name,
+        job=candidates.job.name,
         what=f"{miss.machine.gpus:,} x {gpu.name}, {miss.recipe.method_label}",
         reason=f"weights and one request do not fit in {usable:.1f} GiB per GPU{f', and {divided}' if divided else ''}",
         shortfall=max(0.0, miss.shortfall_gib),
@@ -617,19 +632,19 @@ def _replica_miss(one: JobCandidates, miss: MemoryShortfall, limits: Limits, lib
     )
 
 
-def _suggest_fix(evaluator: MemoryEvaluator, one: JobCandidates, fits_otherwise: bool) -> str:
+def _suggest_fix(evaluator: MemoryEvaluator, candidates: JobCandidates, fits_otherwise: bool) -> str:
     """Return the longest sequence, or the largest images, that would fit; else that another method does."""
-    what, image, work = "sequence_length", one.architecture.image, one.job.work
+    quantity, image, work = "sequence_length", candidates.architecture.image, candidates.job.work
     if image is not None:
         size = image.size(*work.image_size)
-        what, asked, most = "resolution", size.resolution, evaluator.largest_resolution(image, size)
+        quantity, asked, most = "resolution", size.resolution, evaluator.largest_resolution(image, size)
     else:
-        asked = one.physics.shape.sequence
+        asked = candidates.physics.shape.sequence
         most = longest_fitting_sequence(evaluator, asked)
     if 0 < most < asked:
-        return f"{what} {most:,} would fit"
+        return f"{quantity} {most:,} would fit"
     cached = f", {evaluator.encoders_gib:.1f} GiB less with latents: cached" if evaluator.encoders_gib else ""
-    otherwise = "other methods or counts of it fit" if fits_otherwise else f"no {what.replace('_', ' ')} would fit"
+    otherwise = "other methods or counts of it fit" if fits_otherwise else f"no {quantity.replace('_', ' ')} would fit"
     return f"{otherwise}{cached}"
 
 

@@ -409,9 +409,9 @@ def _on_observed_runs(learned: Correction) -> list[str]:
             notes.append(f"observed speed on {where} is {times:.2g} times the estimate: check unit and settings")
     for seen in learned.runs:
         if seen.assumed:
-            what = f"{seen.recipe.method_label}, micro-batch {seen.micro_batch}"
+            settings = f"{seen.recipe.method_label}, micro-batch {seen.micro_batch}"
             run = f"the run observed on {seen.run.gpus} x {seen.run.gpu}"
-            notes.append(f"{run} does not state {' and '.join(seen.assumed[:2])}: taken as {what}")
+            notes.append(f"{run} does not state {' and '.join(seen.assumed[:2])}: taken as {settings}")
     for unused, why in learned.unused:
         notes.append(f"the run observed on {unused.gpus} x {unused.gpu} is not used: {why}")
     return notes
@@ -429,13 +429,13 @@ def _on_evaluation(chosen: ChosenCandidate, limits: Limits, library: Library) ->
     if stage is None or stage.answers_prompts or "machine" not in stage.on or not of_trainer or not vocab:
         return []
     setup = (chosen.job, physics.shape, chosen.recipe, chosen.machine, limits.vram_headroom, library)
-    each = evaluation_logit_bytes(1.0, float(physics.shape.sequence), vocab)
-    fits = MemoryEvaluator.of(*setup, learned=physics.learned).evaluation_sequences(each)
+    sequence_bytes = evaluation_logit_bytes(1.0, float(physics.shape.sequence), vocab)
+    fits = MemoryEvaluator.of(*setup, learned=physics.learned).evaluation_sequences(sequence_bytes)
     if fits >= USUAL_EVALUATION_BATCH:
         return []
     how = f"set per_device_eval_batch_size to {fits}" if fits else "shorten its sequences, or evaluate elsewhere"
     return [
-        f"evaluation holds the logits of a whole batch, {each / GIB:,.1f} GiB a sequence: {how} "
+        f"evaluation holds the logits of a whole batch, {sequence_bytes / GIB:,.1f} GiB a sequence: {how} "
         f"({USUAL_EVALUATION_BATCH} by default)"
     ]
 
@@ -516,13 +516,13 @@ def _on_own_machine(chosen: ChosenCandidate) -> list[str]:
     offer, card, notes = chosen.offer, chosen.market.cards[chosen.place], []
     if offer.buy is not None and offer.own is not None and (hours := offer.own.use_hours):
         machines = int(chosen.candidates.table.instances[chosen.row])
-        what = f"{machines} machine{'s' if machines > 1 else ''} for ${machines * offer.buy.purchase_usd:,.0f}"
+        bought = f"{machines} machine{'s' if machines > 1 else ''} for ${machines * offer.buy.purchase_usd:,.0f}"
         used, all_hours = f"{chosen.used_machine_hours:,.1f}", f"{machines * hours:,.0f}"
         life = offer.buy.life_months
         rate = f"capital at {100 * offer.own.interest:g} % a year (horizon.interest)"
         cut = f"; it lives {life:g} months at most" if life is not None and offer.own.months == life else ""
         notes.append(
-            f"buys {what}; the job carries {used} of {all_hours} h of use{cut}; {rate}, without tax and labour"
+            f"buys {bought}; the job carries {used} of {all_hours} h of use{cut}; {rate}, without tax and labour"
         )
     if offer.own is not None and card is not None and card.tdp_w is not None:
         watts = default_power_watts(card.tdp_w, offer.gpus)

@@ -161,8 +161,8 @@ def optimise_jointly(
     if (kept := search.kept(free, math.inf)) is not None:
         return kept
     search.least = -math.inf if free.choice.first.bound is None else free.choice.first.bound
-    if (found := search.first_kept(amounts_between(search.budget * MOST_AMOUNT, search.budget))) is not None:
-        return found
+    if (choice := search.first_kept(amounts_between(search.budget * MOST_AMOUNT, search.budget))) is not None:
+        return choice
     alone = solve_row(search.budget, True)
     if not alone.rows or (kept := search.kept(alone, search.budget)) is not None:
         return kept or alone
@@ -203,29 +203,29 @@ class _Search:
         for amount in amounts:
             if amount >= below:  # the same plan again
                 continue
-            found = self.solve_row(amount, False)
-            if not found.rows or not found.choice.first.is_proven:  # less has no plan either, or takes too long
+            optimised = self.solve_row(amount, False)
+            if not optimised.rows or not optimised.choice.first.is_proven:  # less has no plan either, or takes too long
                 return None
-            if self.kept(found, amount) is not None:
-                return self.kept(self.solve_row(amount, True), amount) or self.kept(found, amount)
-            below = found.late_cost_usd
+            if self.kept(optimised, amount) is not None:
+                return self.kept(self.solve_row(amount, True), amount) or self.kept(optimised, amount)
+            below = optimised.late_cost_usd
         return None
 
-    def kept(self, found: OptimisedChoice, amount: float) -> OptimisedChoice | None:
+    def kept(self, optimised: OptimisedChoice, amount: float) -> OptimisedChoice | None:
         """Return a choice whose jobs together keep the budget, with or without the order of ties; None where none."""
-        for choice in (found, found.strict):
+        for choice in (optimised, optimised.strict):
             late_usd = self.late_usd(choice)
             if late_usd <= self.budget * (1 + EQUAL_USD):
                 return replace(choice, joint=self.joint(late_usd, amount))
         return None
 
-    def late_usd(self, found: OptimisedChoice) -> float:
+    def late_usd(self, choice: OptimisedChoice) -> float:
         """Return the dollars of all jobs of a choice together at the confidence of the budget."""
-        if not any(share > 0 for share in found.shares):
-            return found.late_cost_usd
+        if not any(share > 0 for share in choice.shares):
+            return choice.late_cost_usd
         self.has_luck = True
-        rows = zip(found.rows, found.shares, strict=True)
-        jobs = [self._job(index, int(found.owner[row]), share) for index, (row, share) in enumerate(rows)]
+        rows = zip(choice.rows, choice.shares, strict=True)
+        jobs = [self._job(index, int(choice.owner[row]), share) for index, (row, share) in enumerate(rows)]
         return joint_late_usd(jobs, self.prepared.scenario.limits.budget_confidence)
 
     def _job(self, index: int, row: int, share: float) -> Assignment:
@@ -527,15 +527,15 @@ def optimise(prepared: PreparedScenario, options: SolveOptions, side_by_side: bo
     typical, held = typical_stock(prepared.scenario, prepared.market), dict[str, TypicalPeak]()
     if typical is None:
         return _optimise(prepared, shared, options)
-    found = None
-    while found is None:
+    choice = None
+    while choice is None:
         limits = shared.with_peaks(tuple(held.values()))
         try:
-            found = _optimise(prepared, limits, options, partial(_check_typical_stock, typical, held))
+            choice = _optimise(prepared, limits, options, partial(_check_typical_stock, typical, held))
         except _ExceedsTypicalStockError as exceeded:
             held |= exceeded.peaks
-    if found.rows or not held:
-        return replace(found, typical=tuple(held.values()))
+    if choice.rows or not held:
+        return replace(choice, typical=tuple(held.values()))
     return replace(_optimise(prepared, shared, options), keeps_typical=False)
 
 
@@ -584,8 +584,8 @@ def _run(program: Program, options: SolveOptions) -> SolveResult:
     """Return the optimum of a program; one that takes one of its candidates needs the default solver for nothing."""
     if options.solver == DEFAULT_SOLVER:
         check_numbers(program)
-        if (found := solve_single_choice(program, options.solver)) is not None:
-            return found
+        if (result := solve_single_choice(program, options.solver)) is not None:
+            return result
     return run(
         program,
         solver=options.solver,
@@ -601,7 +601,7 @@ def _needed_rows(table: CandidateTable, shared: SharedLimits, ties: Ties) -> Int
 
 
 def _round_shares(
-    scenario: Scenario, chosen: CandidateTable, found: Floats, budget_usd: float | None
+    scenario: Scenario, chosen: CandidateTable, unrounded: Floats, budget_usd: float | None
 ) -> tuple[float, ...]:
     """Return the spot share of each job, moved to its floor or cap if that is negligibly far.
 
@@ -609,16 +609,16 @@ def _round_shares(
     a machine. If cost is the objective the move must not cost more, if hours are it must not end later; the budget
     holds in any case.
     """
-    shares = [float(share) for share in found]
+    shares = [float(share) for share in unrounded]
     budget = np.inf if budget_usd is None else budget_usd
     slack = COST_TOLERANCE_USD if scenario.objective_kind == "time" else 0.0
     for index, share in enumerate(shares):
-        one = chosen.rows(np.asarray([index]))
-        for end in (float(one.share_low[0]), float(one.share_high[0])):
+        of_job = chosen.rows(np.asarray([index]))
+        for end in (float(of_job.share_low[0]), float(of_job.share_high[0])):
             moved = [*shares[:index], end, *shares[index + 1 :]]
-            costs_no_more = one.cost_usd(end)[0] <= one.cost_usd(share)[0] + slack
+            costs_no_more = of_job.cost_usd(end)[0] <= of_job.cost_usd(share)[0] + slack
             ends_no_later = (
-                scenario.objective_kind != "time" or one.late_hours(end)[0] <= one.late_hours(share)[0] + 1e-9
+                scenario.objective_kind != "time" or of_job.late_hours(end)[0] <= of_job.late_hours(share)[0] + 1e-9
             )
             if (
                 abs(share - end) < NEGLIGIBLE_SHARE

@@ -142,13 +142,13 @@ class Curse(NamedTuple):
 
 def priced(prepared: PreparedScenario, job: int = 0) -> Priced:
     """Return the candidates of a job that keep its limits, with what their errors have in common."""
-    found, screened = prepared.candidates[job], prepared.screened[job]
+    candidates, screened = prepared.candidates[job], prepared.screened[job]
     usd, share = CandidateObjective.of(prepared.scenario).best(screened.table)
-    machines = np.isfinite(usd) & ~found.is_managed_service[screened.rows]
-    rows, ways = screened.rows[machines], found.physics.ways
-    configuration = found.configuration[rows]
+    machines = np.isfinite(usd) & ~candidates.is_managed_service[screened.rows]
+    rows, ways = screened.rows[machines], candidates.physics.ways
+    configuration = candidates.configuration[rows]
     hours = screened.table.hours(share)[machines]
-    moving = np.clip(found.run_hours.training_hours[configuration] / hours, 0.0, 1.0)
+    moving = np.clip(candidates.run_hours.training_hours[configuration] / hours, 0.0, 1.0)
     library = prepared.library
     values, speeds = library.calibrations["uncertainty"].values, library.calibrations["gpu_efficiency"]
     recipes = [ways.recipes[index].framework for index in ways.recipe[configuration].tolist()]
@@ -174,18 +174,18 @@ def own_parts(values: Mapping[str, float]) -> tuple[float, float, float]:
     return tuple(math.sqrt(max(square, 0.0) / 2.0) for square in squares)  # type: ignore[return-value]
 
 
-def simulate(found: Priced, parts: Sequence[float], draws: int = CURSE_DRAWS, seed: int = CURSE_SEED) -> Curse:
+def simulate(estimates: Priced, parts: Sequence[float], draws: int = CURSE_DRAWS, seed: int = CURSE_SEED) -> Curse:
     """Return what plans by estimates with errors promise and cost; deterministic in the seed.
 
     `parts`: spreads that a framework, a card and a configuration have of their own.
     """
-    if not found.usd.size or found.usd.min() <= 0.0:  # machines that cost nothing leave no share to compare
+    if not estimates.usd.size or estimates.usd.min() <= 0.0:  # machines that cost nothing leave no share to compare
         return Curse(0.0, 0.0)
     of_framework, of_card, own = parts
-    whole = np.sqrt(of_framework**2 + of_card**2 + own**2 + np.square(found.unmeasured))
-    near = found.usd * np.exp(-DRAWN_REACH * whole) <= found.usd.min()
-    found = Priced(*(column[near] for column in found))
-    card = np.hypot(of_card, found.unmeasured)
+    whole = np.sqrt(of_framework**2 + of_card**2 + own**2 + np.square(estimates.unmeasured))
+    near = estimates.usd * np.exp(-DRAWN_REACH * whole) <= estimates.usd.min()
+    estimates = Priced(*(column[near] for column in estimates))
+    card = np.hypot(of_card, estimates.unmeasured)
     random = np.random.default_rng(seed)
 
     def drawn(group: Integers) -> Floats:
@@ -193,11 +193,15 @@ def simulate(found: Priced, parts: Sequence[float], draws: int = CURSE_DRAWS, se
 
     flattery, regret = [], []
     for _ in range(draws):
-        error = of_framework * drawn(found.framework) + card * drawn(found.card) + own * drawn(found.configuration)
-        promised = found.usd * (1.0 + found.moving * (np.exp(error) - 1.0))
+        error = (
+            of_framework * drawn(estimates.framework)
+            + card * drawn(estimates.card)
+            + own * drawn(estimates.configuration)
+        )
+        promised = estimates.usd * (1.0 + estimates.moving * (np.exp(error) - 1.0))
         picked = int(np.argmin(promised))
-        flattery.append(math.log(found.usd[picked] / promised[picked]))
-        regret.append(found.usd[picked] / found.usd.min() - 1.0)
+        flattery.append(math.log(estimates.usd[picked] / promised[picked]))
+        regret.append(estimates.usd[picked] / estimates.usd.min() - 1.0)
     return Curse(float(np.mean(flattery)), float(np.mean(regret)))
 
 
@@ -210,11 +214,11 @@ def with_flattery(jobs: tuple[Assignment, ...], prepared: PreparedScenario) -> t
     if len(scenario.jobs) != 1 or scenario.objective_kind != "cost" or prepared.is_slim or not scenario.jobs[0].trains:
         return jobs
     (job,) = jobs
-    found = priced(prepared)
-    flattery = math.expm1(simulate(found, own_parts(prepared.library.calibrations["uncertainty"].values)).flattery)
+    estimates = priced(prepared)
+    flattery = math.expm1(simulate(estimates, own_parts(prepared.library.calibrations["uncertainty"].values)).flattery)
     if flattery < NOTICED_FLATTERY or job.evidence is None:
         return jobs
-    evidence = job.evidence.model_copy(update={"estimates": int(found.usd.size), "optimizer_curse": flattery})
+    evidence = job.evidence.model_copy(update={"estimates": int(estimates.usd.size), "optimizer_curse": flattery})
     return (job.model_copy(update={"evidence": evidence}),)
 
 
@@ -269,30 +273,32 @@ def find_riskier(prepared: PreparedScenario, job: int, gpu: str, chosen: int, sh
     if limits.vram_headroom is not None or taken not in library.techniques.frameworks or given.memory <= LEAST_SURE:
         return ()
     objective, less_sure = CandidateObjective.of(prepared.scenario), given.model_copy(update={"memory": LEAST_SURE})
-    one = candidates_of_frameworks(candidates, (taken,), gpu, prepared.market, library, less_sure)
+    riskier = candidates_of_frameworks(candidates, (taken,), gpu, prepared.market, library, less_sure)
     goal = float(objective.values(table.rows(np.asarray([chosen])), share)[0]) * (1 - MIN_RISK_GAIN)
     scope = replace(BEST, below=goal)
-    screened = screen(one, prepared.market, limits, library, True, objective.waiting_usd, scope)
+    screened = screen(riskier, prepared.market, limits, library, True, objective.waiting_usd, scope)
     value, shares = objective.best(screened.table)
     if not np.min(value, initial=np.inf) < goal:
         return ()
     best = int(np.argmin(value))
     row = int(screened.rows[best])
-    ways, configuration = one.physics.ways, int(one.configuration[row])
+    ways, configuration = riskier.physics.ways, int(riskier.configuration[row])
     machine = ways.machines[int(ways.machine[configuration])]
     recipe = ways.recipes[int(ways.recipe[configuration])]
-    evaluator = MemoryEvaluator.of(one.job, one.physics.shape, recipe, machine, None, library, one.physics.learned)
-    chance = evaluator.vram(evaluator.at(*one.batch(row))).fit_probability
+    evaluator = MemoryEvaluator.of(
+        riskier.job, riskier.physics.shape, recipe, machine, None, library, riskier.physics.learned
+    )
+    chance = evaluator.vram(evaluator.at(*riskier.batch(row))).fit_probability
     if chance >= given.memory:  # the least cost itself, which the recommended plan exceeds by a near tie
         return ()
     sure = math.floor(chance * 100) / 100
-    setting = f"{setting_path(f'jobs.{one.job.name}.confidence.memory', prepared.scenario)}={sure:g}"
+    setting = f"{setting_path(f'jobs.{riskier.job.name}.confidence.memory', prepared.scenario)}={sure:g}"
     least = screened.table, best, float(shares[best])
     if _loses_tie(prepared, (table, screened.table), float(value[best]), least):
         return ()
     note = f"fits with {sure * 100:.0f} %: {setting}"
     label = library.techniques.words("activation_checkpointing", recipe.activation_checkpointing)
-    return (option_at(label, one, prepared.market, least, note=note, allowed=False),)
+    return (option_at(label, riskier, prepared.market, least, note=note, allowed=False),)
 
 
 def find_safer(prepared: PreparedScenario, job: int, chosen: Assignment) -> tuple[Option, ...]:
@@ -308,7 +314,7 @@ def find_safer(prepared: PreparedScenario, job: int, chosen: Assignment) -> tupl
         ("secure", chosen.tier == "community", {"tiers": secure}, f"limits.tiers.forbid=[{named}]"),
         ("on demand", chosen.spot_share > 0, {"spot_share": SpotShare(max=0.0)}, "limits.spot=false"),
     )
-    candidates, screened, found = prepared.candidates[job], prepared.screened[job].table, list[Option]()
+    candidates, screened, options = prepared.candidates[job], prepared.screened[job].table, list[Option]()
     of_tier = np.asarray([offer.tier != "community" for offer in prepared.market.offers], dtype=bool)
     known = {"secure": of_tier[screened.offer], "on demand": screened.share_low <= 0}
     for label, is_risk, change, setting in ways:
@@ -318,14 +324,14 @@ def find_safer(prepared: PreparedScenario, job: int, chosen: Assignment) -> tupl
         known_within = screened.rows(known[label])
         at = _planned_within(prepared, job, within, screen_up_to(prepared, candidates, within, known_within, True))
         if at is None:
-            found.append(nothing_there(label, setting))
+            options.append(nothing_there(label, setting))
         else:
-            found.append(option_at(label, candidates, prepared.market, at, note=setting))
-    return tuple(found)
+            options.append(option_at(label, candidates, prepared.market, at, note=setting))
+    return tuple(options)
 
 
 def _planned_within(
-    prepared: PreparedScenario, job: int, limits: Limits, found: ScreenedCandidates
+    prepared: PreparedScenario, job: int, limits: Limits, screened: ScreenedCandidates
 ) -> tuple[CandidateTable, int, float] | None:
     """Return what `solve` plans for a job within other limits, of candidates screened for these; None where nothing.
 
@@ -333,25 +339,31 @@ def _planned_within(
     """
     scenario, candidates = prepared.scenario.model_copy(update={"limits": limits}), prepared.candidates[job]
     objective = CandidateObjective.of(prepared.scenario)
-    value, share = objective.best(found.table)
+    value, share = objective.best(screened.table)
     if not np.isfinite(value).any():
         return None
     best = int(np.argmin(value))
     if len(prepared.candidates) > 1:
-        return found.table, best, float(share[best])
-    alone = replace(prepared, scenario=scenario, screened=(found,))
+        return screened.table, best, float(share[best])
+    alone = replace(prepared, scenario=scenario, screened=(screened,))
     solved = optimise(alone, SolveOptions())
     if not solved.rows:
         return None
     row, taken = int(solved.owner[solved.rows[0]]), solved.shares[0]
-    at = found.table, row, taken
-    if row not in found.spot or not scenario.waits_less:
+    at = screened.table, row, taken
+    if row not in screened.spot or not scenario.waits_less:
         return at
-    figures = found.table.rows(np.asarray([row]))
-    one = ChosenCandidate(
-        candidates, prepared.market, int(found.rows[row]), taken, bool(found.rounded[row]), figures, found.spot[row]
+    figures = screened.table.rows(np.asarray([row]))
+    planned = ChosenCandidate(
+        candidates,
+        prepared.market,
+        int(screened.rows[row]),
+        taken,
+        bool(screened.rounded[row]),
+        figures,
+        screened.spot[row],
     )
-    less = one.with_less_waiting(*waiting_rooms(scenario, solved), limits.spot_share.min)
+    less = planned.with_less_waiting(*waiting_rooms(scenario, solved), limits.spot_share.min)
     return less.figures, 0, less.share
 
 
@@ -395,15 +407,15 @@ def adapters_another_way(prepared: PreparedScenario, job: int) -> tuple[Option, 
         label, setting = f"merged, {served} runs" if served > 1 else "merged", "adapter.merged: true"
     names = [scenario_job.name for scenario_job in prepared.scenario.jobs]
     margins = Margins(limits.vram_headroom, limits.budget_confidence)
-    one = enumerate_candidates(changed, candidates.architecture, prepared.market, names, library, margins)
+    alternative = enumerate_candidates(changed, candidates.architecture, prepared.market, names, library, margins)
     objective = CandidateObjective.of(prepared.scenario)
-    screened = screen(one, prepared.market, limits, library, True, objective.waiting_usd, BEST)
+    screened = screen(alternative, prepared.market, limits, library, True, objective.waiting_usd, BEST)
     value, share = objective.best(screened.table)
     if not len(value) or not np.isfinite(value).any():
         return (nothing_there(label, "no configuration within the limits", allowed=False),)
     best = int(np.argmin(value))
     at = screened.table, best, float(share[best])
-    return (option_at(label, one, prepared.market, at, note=setting, allowed=False),)
+    return (option_at(label, alternative, prepared.market, at, note=setting, allowed=False),)
 
 
 def _part_of(work: InferenceWork, runs: int) -> InferenceWork:
@@ -468,7 +480,7 @@ def find_lossy(prepared: PreparedScenario, job: int, recipe: Recipe) -> tuple[Lo
         return ()
     table = with_excluded_methods(prepared, job)
     value, share = CandidateObjective.of(prepared.scenario).best(table)
-    found = []
+    choices = []
     for kind in chosen:
         kept = [other.method == recipe.method and not _is_as_lossy(kind, other, kinds) for other in candidates.recipes]
         rows = np.flatnonzero(np.asarray(kept, dtype=bool)[table.recipe] & np.isfinite(value))
@@ -478,10 +490,10 @@ def find_lossy(prepared: PreparedScenario, job: int, recipe: Recipe) -> tuple[Lo
             usd, hours = (
                 float(figure(share[best])[0]) for figure in (table.rows(best).cost_usd, table.rows(best).hours)
             )
-        found.append(LossyChoice(technique=kind.words, without=kind.without, cost_usd=usd, hours=hours))
-    return tuple(found)
+        choices.append(LossyChoice(technique=kind.words, without=kind.without, cost_usd=usd, hours=hours))
+    return tuple(choices)
 
 
-def _is_as_lossy(one: _Lossy, recipe: Recipe, kinds: Sequence[_Lossy]) -> bool:
+def _is_as_lossy(kind: _Lossy, recipe: Recipe, kinds: Sequence[_Lossy]) -> bool:
     """Return whether a recipe rounds in the same key: 8 bits are not what doing without 4 bits means."""
-    return any(other.key == one.key and other.uses(recipe) for other in kinds)
+    return any(other.key == kind.key and other.uses(recipe) for other in kinds)

@@ -99,14 +99,14 @@ class _Needs(NamedTuple):
         if not len(screened.table):
             return candidates, screened
         kinds = None if self.typical is None else self.typical.kind
-        found = screened.select(find_undominated(screened.table, self.shared, self.breaks_ties, kinds))
-        rows = found.rows
+        undominated = screened.select(find_undominated(screened.table, self.shared, self.breaks_ties, kinds))
+        rows = undominated.rows
         if self.has_notes:
             rows = np.append(rows, np.flatnonzero(self._in_notes(candidates, screened)))
         rows = np.unique(rows)
         cut = candidates.rows(rows).with_used_configurations()
         cut = replace(cut, physics=replace(cut.physics, tried=None))  # they would fill most of the memory
-        return cut, _with_rows(found, screened, candidates, rows)
+        return cut, _with_rows(undominated, screened, candidates, rows)
 
     def _in_notes(self, candidates: JobCandidates, screened: ScreenedCandidates) -> Flags:
         """Return the rows (n,) of the uncut table that notes compare a plan with.
@@ -117,26 +117,26 @@ class _Needs(NamedTuple):
         market, offer = self.market, candidates.table.offer
         value = self.objective.best(screened.table)[0]
         best, usual = float(np.min(value, initial=np.inf)), ~market.is_outlier
-        found: Flags = market.is_outdated[offer]
-        found[promising_rows(candidates, self.objective, best)] = True
+        is_compared: Flags = market.is_outdated[offer]
+        is_compared[promising_rows(candidates, self.objective, best)] = True
         if not usual.all():
             best = float(np.min(value[usual[screened.table.offer]], initial=np.inf))
-            may_be_best = np.zeros(len(found), dtype=bool)
+            may_be_best = np.zeros(len(is_compared), dtype=bool)
             may_be_best[promising_rows(candidates, self.objective, np.nextafter(best, np.inf))] = True
-            found |= may_be_best & usual[offer]
-        return found
+            is_compared |= may_be_best & usual[offer]
+        return is_compared
 
 
 def _with_rows(
-    found: ScreenedCandidates, screened: ScreenedCandidates, candidates: JobCandidates, rows: Integers
+    selected: ScreenedCandidates, screened: ScreenedCandidates, candidates: JobCandidates, rows: Integers
 ) -> ScreenedCandidates:
     """Return the selected rows of screened candidates of which the uncut table keeps `rows` (k,) alone."""
     return replace(
-        found,
-        rows=np.searchsorted(rows, found.rows),
-        lateness=found.lateness[rows],
+        selected,
+        rows=np.searchsorted(rows, selected.rows),
+        lateness=selected.lateness[rows],
         dropped=len(candidates.table) - len(rows),
-        dominated=len(screened.table) - len(found.table),
+        dominated=len(screened.table) - len(selected.table),
     )
 
 
@@ -168,7 +168,7 @@ class PreparedScenario:
         that of every other: a study of thirty seeds asks for one job thirty times.
         """
         firsts: dict[int, int] = {}
-        return tuple(firsts.setdefault(id(one.rows), index) for index, one in enumerate(self.screened))
+        return tuple(firsts.setdefault(id(screened.rows), index) for index, screened in enumerate(self.screened))
 
 
 _SHARED: ContextVar[PreparedScenario | None] = ContextVar("shared candidates", default=None)
@@ -269,9 +269,9 @@ def check_is_definite(scenario: Scenario) -> None:
     """Raise ScenarioError for a job whose model, tokens or batch `solve` has to find first."""
     job = open_job(scenario)
     if job is not None:
-        what = f"{job.name} leaves its model, its tokens or its batch open, which planner solve decides"
+        wrong = f"{job.name} leaves its model, its tokens or its batch open, which planner solve decides"
         fix = "solve it, and set architecture, work.tokens and global_batch of the job to those of the plan"
-        raise ScenarioError([Fault(scenario.name, 0, f"jobs.{job.name}.architecture", what, fix)])
+        raise ScenarioError([Fault(scenario.name, 0, f"jobs.{job.name}.architecture", wrong, fix)])
 
 
 def foreign_faults(scenario: Scenario) -> list[Fault]:
@@ -300,8 +300,8 @@ def training_faults(job: Job, architecture: Architecture, library: Library) -> I
             lacks = f"{profiles[name].label} has no {label} here"
             yield Fault(job.name, 0, f"{place}.framework", lacks, f"choose one of {able}, or leave it out")
     may_adapt = job.kind != "pretrain" and (asked.method is None or "lora" in asked.method)
-    if job.lora.adapt_head and may_adapt and (what := head_refusal(architecture)) is not None:
-        yield Fault(job.name, 0, f"{place}.lora.adapt_head", what, "leave it out")
+    if job.lora.adapt_head and may_adapt and (wrong := head_refusal(architecture)) is not None:
+        yield Fault(job.name, 0, f"{place}.lora.adapt_head", wrong, "leave it out")
     if job.teacher is not None and abs(teacher_card(job.teacher).vocab / architecture.vocab - 1.0) > SAME_VOCABULARY:
         unlike = f"{job.teacher} has another vocabulary, whose logits {architecture.name} cannot learn"
         yield Fault(job.name, 0, f"{place}.teacher", unlike, "choose a teacher of the same family")
@@ -309,23 +309,23 @@ def training_faults(job: Job, architecture: Architecture, library: Library) -> I
     fix = f"name the release in 16 bits, {architecture.base}" if architecture.base else "name a release in 16 bits"
     form = architecture.published[0]
     if kept == "none":
-        what = f"{architecture.name} holds {form} weights, which no framework trains"
-        yield Fault(job.name, 0, f"{place}.architecture", what, fix)
+        wrong = f"{architecture.name} holds {form} weights, which no framework trains"
+        yield Fault(job.name, 0, f"{place}.architecture", wrong, fix)
     elif held is not None:
         bits = 8 if held == "int8" else 4
         if job.kind == "pretrain" or (asked.method is not None and "lora" not in asked.method):
             yield Fault(job.name, 0, f"{place}.techniques.method", f"{form} weights are trained with lora alone", fix)
         elif asked.weight_bits is not None and bits not in asked.weight_bits:
-            what = f"{architecture.name} holds {form} weights, which stay in {bits} bits"
-            yield Fault(job.name, 0, f"{place}.techniques.weight_bits", what, f"choose {bits}, or {fix}")
+            wrong = f"{architecture.name} holds {form} weights, which stay in {bits} bits"
+            yield Fault(job.name, 0, f"{place}.techniques.weight_bits", wrong, f"choose {bits}, or {fix}")
 
 
 def _tool_faults(scenario: Scenario) -> list[Fault]:
     """Return a fault for each job that `limits.tools` does not concern: one that answers prompts."""
-    what = "tools are those of training, and this job answers prompts"
+    wrong = "tools are those of training, and this job answers prompts"
     fix = "leave limits.tools out, and export with --to skypilot or kubernetes"
     return [
-        Fault(scenario.name, 0, f"jobs.{job.name}.kind", what, fix)
+        Fault(scenario.name, 0, f"jobs.{job.name}.kind", wrong, fix)
         for job in scenario.jobs
         if scenario.limits.tools and not job.trains
     ]
@@ -352,12 +352,12 @@ def _check_observations(scenario: Scenario, library: Library) -> None:
         if not job.trains:
             continue  # `generation_faults` has them
         for number, run in enumerate(job.measured):
-            what = impossibility_reason(job, run, library.architecture(job.architecture), library)
-            if what is not None:
+            wrong = impossibility_reason(job, run, library.architecture(job.architecture), library)
+            if wrong is not None:
                 figure = "hours" if run.hours is not None else "tokens_per_second"
                 units = "are they those of the whole job?" if run.hours is not None else "are unit and GPU count right?"
                 where = f"jobs.{job.name}.measured.{number}.{figure}"
-                faults.append(Fault(scenario.name, 0, where, what, units))
+                faults.append(Fault(scenario.name, 0, where, wrong, units))
     raise_faults(faults, ScenarioError)
 
 
@@ -433,13 +433,15 @@ def _candidates_and_screens(
     order = _by_twins(scenario)
     if executor is not None and before is None and len(order) > JOBS_OF_A_PART:
         parts = [order[start : start + JOBS_OF_A_PART] for start in range(0, len(order), JOBS_OF_A_PART)]
-        found: FoundOfJobs = {}
+        of_jobs: FoundOfJobs = {}
         for of_part in _made_by_workers(executor, [(scenario, library, wanted, part) for part in parts]):
-            found |= {index: (replace(one, offers=market.offers), cut) for index, (one, cut) in of_part.items()}
-            tell("candidates of jobs", len(found), len(order))
+            of_jobs |= {
+                index: (replace(enumerated, offers=market.offers), cut) for index, (enumerated, cut) in of_part.items()
+            }
+            tell("candidates of jobs", len(of_jobs), len(order))
     else:
-        found = _of_part(scenario, market, library, before, wanted, order)
-    pairs = [found[index] for index in range(len(order))]
+        of_jobs = _of_part(scenario, market, library, before, wanted, order)
+    pairs = [of_jobs[index] for index in range(len(order))]
     return tuple(candidates for candidates, _ in pairs), tuple(screened for _, screened in pairs)
 
 
@@ -467,8 +469,8 @@ def _made_by_workers(executor: Executor, questions: Sequence[tuple[Any, ...]]) -
 def _of_part_alone(scenario: Scenario, library: Library, wanted: _Wanted, places: Sequence[int]) -> FoundOfJobs:
     """Return what is found of some jobs by a process that has no market yet; without offers, which its caller has."""
     market = build_market(scenario, library)
-    found = _of_part(scenario, market, library, None, wanted, places)
-    return {index: (replace(candidates, offers=()), screened) for index, (candidates, screened) in found.items()}
+    of_jobs = _of_part(scenario, market, library, None, wanted, places)
+    return {index: (replace(candidates, offers=()), screened) for index, (candidates, screened) in of_jobs.items()}
 
 
 def _by_twins(scenario: Scenario) -> list[int]:
@@ -509,14 +511,14 @@ def _of_part(
                 full = _candidates(scenario, index, market, library, before, alike)
                 shapes[job.architecture] = full
             if before and same_filters and full is before.candidates[index]:
-                found = full, before.screened[index]
+                pair = full, before.screened[index]
             elif job.deadline_hours in twins:
-                found = twins[job.deadline_hours]
+                pair = twins[job.deadline_hours]
             else:
-                found = full, _screened(full, market, scenario, library, wanted)
-                found = needs.cut(*found) if wanted.is_cut else found
-            twins.setdefault(job.deadline_hours, found)
-            made[index] = _of_job(*found, job, index)
+                pair = full, _screened(full, market, scenario, library, wanted)
+                pair = needs.cut(*pair) if wanted.is_cut else pair
+            twins.setdefault(job.deadline_hours, pair)
+            made[index] = _of_job(*pair, job, index)
         if wanted.is_cut and full is not None:
             full.policies.drop_passes()
     return made
@@ -533,8 +535,8 @@ def _screened(
     most = wanted.below * (1 + 2 * BOUND_ROUNDING) + KEPT_USD
     rows = promising_rows(candidates, CandidateObjective.of(scenario), most)
     scope = replace(scope, below=wanted.below)
-    found = screen(candidates.rows(rows), market, scenario.limits, library, waiting_usd=usd, scope=scope)
-    return replace(found, rows=rows[found.rows])
+    screened = screen(candidates.rows(rows), market, scenario.limits, library, waiting_usd=usd, scope=scope)
+    return replace(screened, rows=rows[screened.rows])
 
 
 def _twin_key(job: Job) -> str:
@@ -648,8 +650,8 @@ def with_excluded_methods(prepared: PreparedScenario, job: int) -> CandidateTabl
         return table
     is_excluded = np.asarray(recipes, dtype=bool)
     limits, waiting_usd = prepared.scenario.limits, CandidateObjective.of(prepared.scenario).waiting_usd
-    found = screen(candidates, prepared.market, limits, prepared.library, is_excluded, waiting_usd, BEST_OF_METHODS)
-    return concatenate([table, found.table])
+    excluded = screen(candidates, prepared.market, limits, prepared.library, is_excluded, waiting_usd, BEST_OF_METHODS)
+    return concatenate([table, excluded.table])
 
 
 BOUND_ROUNDING = 1e-6
@@ -677,5 +679,5 @@ def screen_up_to(
         least += BOUND_ROUNDING * max(1.0, least) + (prepared.scenario.near_tie_usd(least) if keeps_ties else 0.0)
         rows, scope = promising_rows(candidates, objective, least), replace(BEST, below=least)
     some = candidates.rows(rows)
-    found = screen(some, prepared.market, limits, prepared.library, True, objective.waiting_usd, scope)
-    return replace(found, rows=rows[found.rows])
+    screened = screen(some, prepared.market, limits, prepared.library, True, objective.waiting_usd, scope)
+    return replace(screened, rows=rows[screened.rows])

@@ -222,8 +222,8 @@ def solve_built(
     with finishing():
         plan = timetable.timetable_plan(prepared, built, solved, options, facts)
         if plan.status == "infeasible" and explains:
-            found = if_time(WHY_NONE, lambda: timetable.explain_timetable(prepared, built), None)
-            plan = plan.model_copy(update={"infeasible": found})
+            why = if_time(WHY_NONE, lambda: timetable.explain_timetable(prepared, built), None)
+            plan = plan.model_copy(update={"infeasible": why})
         if least is not None and explains:
             costs = if_time("what limits cost", lambda: timetable.shared_limit_costs(built.problem, least), ())
             plan = plan.model_copy(update={"shared_limits": costs})
@@ -253,12 +253,12 @@ def _facts(prepared: PreparedScenario, options: SolveOptions, seconds: float, do
 
 def find_cut_samples(prepared: PreparedScenario) -> tuple[CutSamples, ...]:
     """Return what is cut of the samples of each training job that has samples longer than its sequences."""
-    found = (
+    cuts = (
         cut_samples(job, candidate.physics.shape, prepared.library.architecture(job.architecture))
         for job, candidate in zip(prepared.scenario.jobs, prepared.candidates, strict=True)
         if job.trains
     )
-    return tuple(cut for cut in found if cut is not None)
+    return tuple(cut for cut in cuts if cut is not None)
 
 
 def _plan(
@@ -349,18 +349,18 @@ def _assignments(prepared: PreparedScenario, solved: OptimisedChoice, as_of: dat
     rooms = waiting_rooms(scenario, solved) if scenario.waits_less else None
 
     def made(rooms: tuple[float, float] | None) -> tuple[Assignment, ...]:
-        each = enumerate(zip(solved.rows, solved.shares, strict=True))
+        numbered = enumerate(zip(solved.rows, solved.shares, strict=True))
         known: dict[tuple[int, int, float], Assignment] = {}
-        found = []
-        for index, (row, share) in each:
+        assignments = []
+        for index, (row, share) in numbered:
             tell("jobs of the plan", index, len(solved.rows))
             # Of few jobs each also names alternatives of its own.
             twin = index if are_compared(solved.rows) else prepared.first_twin[index]
             key = (twin, int(solved.owner[row]), share)
             if key not in known:
                 known[key] = _assignment(prepared, solved, *(index, row, share), rooms, as_of)
-            found.append(known[key].model_copy(update={"name": scenario.jobs[index].name}))
-        return tuple(found)
+            assignments.append(known[key].model_copy(update={"name": scenario.jobs[index].name}))
+        return tuple(assignments)
 
     jobs = made(rooms)
     if rooms is None or solved.joint is None or keeps_together(prepared, jobs):

@@ -78,13 +78,13 @@ def stretches(chain: MarkovChain, least: int = 0) -> list[tuple[float, int]]:
     """
     points = chain.slack.shape[1]
     reach = _reach(chain.spent, points)[_reach(chain.started, points) - 1]
-    found: list[tuple[float, int]] = []
+    ends: list[tuple[float, int]] = []
     for width in range(max(WIDER_BY, least), points, WIDER_BY):
         right = min(int(np.searchsorted(reach, width, side="right")), width - 1)
         last = float(np.min(np.floor(chain.slack[:, right] / chain.tick * (1 - 1e-9)))) - 1
-        if right and last > (found[-1][0] if found else 0):
-            found.append((last, width))
-    return [*found, (np.inf, points)]
+        if right and last > (ends[-1][0] if ends else 0):
+            ends.append((last, width))
+    return [*ends, (np.inf, points)]
 
 
 def _reach(lerp: Interpolation, points: int) -> Integers:
@@ -169,8 +169,8 @@ class StretchedPass:
         self._last, width = self._coming.pop(0)
         self.chain = chain = narrowed(self._whole, width)
         m, ups = chain.states, chain.ups
-        each = ((chain.cheap_rate, m), (chain.demand_rate, m), (chain.spot_rate, ups))
-        rates = np.concatenate([np.repeat(rate[:, None], rows, axis=1) for rate, rows in each], axis=1)
+        blocks = ((chain.cheap_rate, m), (chain.demand_rate, m), (chain.spot_rate, ups))
+        rates = np.concatenate([np.repeat(rate[:, None], rows, axis=1) for rate, rows in blocks], axis=1)
         self._rates = np.moveaxis(rates[..., self.counts], -1, 0)[..., None].copy()
         begun = np.zeros((len(chain.slack), self.rows, 1))
         begun[:, :m] = chain.restart[..., 0]
@@ -219,9 +219,9 @@ class TimeSlice(NamedTuple):
     @property
     def idle(self) -> Integers:
         """Return the action with nothing running, (b, M, slack)."""
-        found = np.where(self.waits, Action.WAIT, Action.ON_DEMAND)
-        found[:, : self.takes_spot.shape[1]][self.takes_spot] = Action.SPOT
-        return found
+        actions = np.where(self.waits, Action.WAIT, Action.ON_DEMAND)
+        actions[:, : self.takes_spot.shape[1]][self.takes_spot] = Action.SPOT
+        return actions
 
 
 class BackwardInduction(StretchedPass):
@@ -414,8 +414,8 @@ class StartRecord:
 
     def tables(self, values: Floats) -> list[StartTable]:
         """Return the tables of the runs, from their values (b, ticks, points, ...)."""
-        each = zip(self.requests, self.chain.tick.tolist(), self.chain.slack, self.begin, values, strict=True)
-        return [StartTable(*columns) for columns in each]
+        runs = zip(self.requests, self.chain.tick.tolist(), self.chain.slack, self.begin, values, strict=True)
+        return [StartTable(*columns) for columns in runs]
 
 
 BOUND_MARGIN = 0.998
@@ -547,10 +547,10 @@ def _still_down(states: SpotStates, tick: float, ticks: int) -> Floats:
     """Return the chance that the market is down at the start and for each number of ticks after it, shape (ticks,)."""
     leave, older = transition_probabilities(states.down, tick)
     stays = np.diag(1 - leave - older) + np.diag(older[:-1], 1)
-    found = states.shares()[1][None, :]
-    while len(found) < ticks:  # twice as many ticks each time
-        found, stays = np.concatenate([found, found @ stays]), stays @ stays
-    return np.asarray(found[:ticks].sum(axis=1))
+    shares = states.shares()[1][None, :]
+    while len(shares) < ticks:  # twice as many ticks each time
+        shares, stays = np.concatenate([shares, shares @ stays]), stays @ stays
+    return np.asarray(shares[:ticks].sum(axis=1))
 
 
 def _least_usd_per_hour(run: SpotRun, states: SpotStates, tick: float) -> float:

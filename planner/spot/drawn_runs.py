@@ -68,15 +68,15 @@ def spot_only_hours(
         switch_hours = math.ceil(switch_hours / LOOKED_AT_EVERY_HOURS - 1e-6) * LOOKED_AT_EVERY_HOURS
     of_any_work, cycles = _of_any_work(run), FIRST_CYCLES
     while True:
-        found, left, seen = SpotOnlyHours(*np.full((3, RUNS), np.inf)), np.arange(RUNS), EARLY_CYCLES
+        hours, left, seen = SpotOnlyHours(*np.full((3, RUNS), np.inf)), np.arange(RUNS), EARLY_CYCLES
         while len(left) and seen <= cycles:
             times = _up_times_of(left, of_any_work, states, cycles, seen)
             ends = _ends(run, times, work_hours[left], switch_hours)
-            for all_runs, these in zip(found, ends, strict=True):
+            for all_runs, these in zip(hours, ends, strict=True):
                 all_runs[left] = these
             left, seen = left[~np.isfinite(ends.wall)], 4 * seen
         if cycles >= MOST_CYCLES or not len(left):
-            return found
+            return hours
         cycles *= 4
 
 
@@ -256,7 +256,7 @@ def least_wait(
     room = min(most_usd, best.usd * (1 + WAITING_COST_SHARE))
 
     largest = max_waiting_price(run)
-    low, high, price, found = 0.0, largest, largest, None
+    low, high, price, least = 0.0, largest, largest, None
     for _ in range(1 + HALVINGS):
         priced = replace(run, standing_usd_per_hour=run.standing_usd_per_hour + price)
         # The largest price mostly stays: all figures of its policy are wanted then.
@@ -264,15 +264,15 @@ def least_wait(
         (point,) = look_up([(priced, states, best.hours)])
         is_allowed = point.spot_hours > 0 and point.spot_share >= low_share
         if is_allowed and point.usd - price * point.finish_hours <= room:
-            if point.finish_hours < (best if found is None else found[1]).finish_hours:
-                found = (priced, point, price)
+            if point.finish_hours < (best if least is None else least[1]).finish_hours:
+                least = (priced, point, price)
             low = price
         else:
             high = price
         if low == largest:
             break
         price = (low + high) / 2
-    return found
+    return least
 
 
 MOST_KNOWN = 1024
@@ -319,12 +319,12 @@ def draw_dollars(costs: Sequence[PolicyCosts]) -> list[Floats]:
     """
     missing = [cost for cost in dict.fromkeys(costs) if cost not in _DRAWN]
     lucks = draw_lucks([policy.request() for policy in missing])
-    found = {cost: _DRAWN.pop(cost) for cost in costs if cost in _DRAWN}
-    found.update((policy, policy.usd_of(luck)) for policy, luck in zip(missing, lucks, strict=True))
-    _DRAWN.update(found)
+    drawn = {cost: _DRAWN.pop(cost) for cost in costs if cost in _DRAWN}
+    drawn.update((policy, policy.usd_of(luck)) for policy, luck in zip(missing, lucks, strict=True))
+    _DRAWN.update(drawn)
     while len(_DRAWN) > MOST_KNOWN:
         del _DRAWN[next(iter(_DRAWN))]
-    return [found[cost] for cost in costs]
+    return [drawn[cost] for cost in costs]
 
 
 def late_dollars(costs: Sequence[PolicyCosts], confidence: float) -> list[float]:
@@ -356,10 +356,10 @@ class SpotOnlyCosts:
     def draw(self) -> tuple[Floats, Floats]:
         """Return the hours and the dollars (runs,) of runs by rising speed error, each on its market, in full."""
         slow = _slowness(self.sigma)
-        found = _drawn_hours(self.run, self.states, self.sigma, self.stretch, self.switch_hours)
-        usd = self.fixed_usd + slow * self.outside_usd + found.on_demand * self.on_demand_usd_per_hour
-        usd = usd + found.paid * self.usd_per_hour + found.wall * self.storage_usd_per_hour
-        return slow * self.late_outside_hours + found.wall, usd
+        drawn = _drawn_hours(self.run, self.states, self.sigma, self.stretch, self.switch_hours)
+        usd = self.fixed_usd + slow * self.outside_usd + drawn.on_demand * self.on_demand_usd_per_hour
+        usd = usd + drawn.paid * self.usd_per_hour + drawn.wall * self.storage_usd_per_hour
+        return slow * self.late_outside_hours + drawn.wall, usd
 
 
 @lru_cache(maxsize=64)  # candidates that differ only in where their other stages are done have the same run

@@ -330,15 +330,15 @@ class PolicyCache:
         Its grid is finer, so that a little more time would seem to cost up to half a percent more. Where more time
         saves more than that, no pass is needed to know.
         """
-        found = self.figures(keys)
+        points = self.figures(keys)
         before: dict[int, Key] = {}
         for place, (run, states, hours) in enumerate(keys):
             spans, table = spans_up_to(run, states, hours), self._figures[_horizon_key(run, states, hours)]
-            if len(spans) > 1 and found[place].usd > best_point(table, spans[-2][1]).usd * (1 - CLOSE_GRIDS):
+            if len(spans) > 1 and points[place].usd > best_point(table, spans[-2][1]).usd * (1 - CLOSE_GRIDS):
                 before[place] = run, states, spans[-2][1]
         for place, point in zip(before, self.figures(list(before.values())), strict=True):
-            found[place] = min(found[place], point, key=lambda candidate: candidate.usd)
-        return found
+            points[place] = min(points[place], point, key=lambda candidate: candidate.usd)
+        return points
 
     def rules(self, keys: Sequence[Key]) -> list[WaitingRule]:
         """Return when the best policy of each (run, market, hours) takes a spot machine.
@@ -360,12 +360,12 @@ class PolicyCache:
         """Return the ticks in each span of each run on a market, and the dollars of the best policy within them."""
         keys = [[_horizon_key(run, states, end) for _, end in spans] for run, states, spans in asked]
         _look_up(self._usd, [key for several in keys for key in several], usd_tables, pass_grid)
-        found = []
+        curves = []
         for (_, _, spans), several in zip(asked, keys, strict=True):
             tables = [self._usd[key] for key in several]
             hours = [table.hours_in(*span) for table, span in zip(tables, spans, strict=True)]
-            found.append([(times, table.at(times)) for table, times in zip(tables, hours, strict=True)])
-        return found
+            curves.append([(times, table.at(times)) for table, times in zip(tables, hours, strict=True)])
+        return curves
 
     def pieces(self, run: SpotRun, states: SpotStates, spans: Sequence[Span]) -> list[CurvePiece]:
         """Return the curve of a run in some spans as straight pieces, by rising hours."""

@@ -61,7 +61,12 @@ AREA.add(
     "return shape.mean_length / shape.longest if job.packing in VARIABLE else 0.0",
     "return 0.0",
 )
-AREA.add("the work of a pair is that of one answer", "    each = job.answers * mean\n", "    each = mean\n", PAIRS)
+AREA.add(
+    "the work of a pair is that of one answer",
+    "    sample_tokens = job.answers * mean\n",
+    "    sample_tokens = mean\n",
+    PAIRS,
+)
 AREA.add("all GPUs are in one node", "gpus_per_node=row([m.gpus_per_instance for", "gpus_per_node=row([m.gpus for")
 
 AREA.of("planner/estimates/memory_terms.py", PHYSICS)
