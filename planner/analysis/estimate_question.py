@@ -10,20 +10,22 @@ import numpy as np
 
 from planner.candidates.training_hours import configuration_sigmas, unmeasured_sigma
 from planner.configurations.coefficients import (
-    AVERAGED_IMAGES,
     DEFAULT_NETWORK_BYTES_PER_SECOND,
     chip_notes,
     efficiency_notes,
     expert_notes,
-    frameworks_for,
     margin_text,
+)
+from planner.configurations.compared_runs import GPUS_PER_MACHINE, real_units
+from planner.configurations.grid import JobShape, shape_of, stand_ins
+from planner.configurations.network_faults import (
+    AVERAGED_IMAGES,
+    frameworks_for,
     network_refusal,
     targets_refusal,
     text_faults,
     tower_faults,
 )
-from planner.configurations.compared_runs import GPUS_PER_MACHINE, real_units
-from planner.configurations.grid import JobShape, shape_of, stand_ins
 from planner.configurations.recipe import (
     UNSHARDED,
     GpuClass,

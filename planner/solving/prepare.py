@@ -27,8 +27,8 @@ from planner.candidates.screening import CandidateObjective, promising_rows, scr
 from planner.candidates.spot_candidates import ScreenedCandidates
 from planner.candidates.spot_search import BEST, BEST_OF_METHODS, DEFAULT_SCOPE, KEPT_USD, NEEDED_BY_JOBS
 from planner.candidates.stage_hours import export_fault, no_machine_fault
-from planner.configurations.coefficients import image_faults
 from planner.configurations.compared_runs import impossibility_reason
+from planner.configurations.network_faults import network_faults
 from planner.configurations.recipe import head_refusal, is_allowed, length_faults
 from planner.errors import Fault, LibraryError, ScenarioError, raise_faults
 from planner.formulation.constraints import find_undominated
@@ -336,7 +336,7 @@ def _check_requests(scenario: Scenario, market: Market, library: Library) -> Non
     faults = list[Fault]()
     for job in scenario.jobs:
         architecture = library.architecture(job.architecture)
-        faults += image_faults(job, architecture, library)
+        faults += network_faults(job, architecture, library)
         if job.trains:
             faults += [*length_faults(job, architecture), *training_faults(job, architecture, library)]
     if any(not job.trains or job.stages.answers_prompts for job in scenario.jobs):

@@ -7,7 +7,7 @@ import pytest
 from planner.analysis.limit_sensitivity import explain_technique
 from planner.errors import ScenarioError
 from planner.library.engines import published_techniques
-from planner.report.plan_sections import render
+from planner.report.explanation_text import render_technique
 from planner.scenario.scenario import SolveOptions
 from tests.helpers.stage_scenarios import AS_OF, LORA, asked, library
 
@@ -27,7 +27,7 @@ def test_every_technique_of_the_articles_has_findings_with_sources() -> None:
 @pytest.mark.parametrize("name", sorted(ASKED))
 def test_the_answer_is_text_of_80_columns(name: str) -> None:
     """The verdict first, and no line is cut."""
-    text = render(explain_technique(asked(), name, SolveOptions(as_of=AS_OF), library()))
+    text = render_technique(explain_technique(asked(), name, SolveOptions(as_of=AS_OF), library()))
     assert text.startswith(f"{name}: the program ")
     assert all(len(row) <= 80 for row in text.splitlines()) and "..." not in text
 
@@ -41,7 +41,7 @@ def test_caching_is_answered_from_the_plan() -> None:
     assert path.cores_used == pytest.approx(
         path.read_bytes_per_second / 4 / 200e3, rel=0.05
     )  # a packed batch is 97 % full
-    assert "caching or prefetching would save no time" in render(answer)
+    assert "caching or prefetching would save no time" in render_technique(answer)
 
 
 def test_slow_storage_is_worth_a_cache() -> None:
