@@ -180,7 +180,7 @@ _NAMES_BY_MODULE = {
     "planner.watch": ("CallProgress", "watched"),
 }
 
-__version__ = "0.3.0"
+__version__ = "0.4.0"
 
 _PUBLIC = ["__version__", *(name for names in _NAMES_BY_MODULE.values() for name in names)]
 
