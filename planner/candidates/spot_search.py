@@ -2,8 +2,9 @@
 
 Of policies a bound leaves few. A run on a fixed share uses spot up to an hour, and does on demand what is left then.
 Its means are sums over the two markets. Its hours and dollars at a confidence are quantiles over speeds and markets,
-which are no such sums: so a row whose share may vary becomes points, each with a share of its own. The shares are the
-same whatever the deadline: so a looser one has all points of a tighter one, and a frontier those of every solve.
+which are no such sums: so a row whose share may vary becomes points, each with a share of its own. The shares do not
+depend on the deadline: so a later deadline has all points of an earlier one, and a frontier has the points of every
+solve.
 
 Drawing takes a millisecond a point, so only the rows that look best by the means are drawn.
 """
@@ -124,14 +125,20 @@ class SearchScope:
 
 DEFAULT_SCOPE = SearchScope()
 """The policies that a plan may use or name as alternatives."""
-BEST, BEST_OF_METHODS = SearchScope(best_of="all", alone=True), SearchScope(best_of="methods", alone=True)
+BEST = SearchScope(best_of="all", alone=True)
+"""The policy of the best candidate."""
+BEST_OF_METHODS = SearchScope(best_of="methods", alone=True)
+"""The policy of the best candidate of each method."""
 BEST_OF_FRAMEWORKS = SearchScope(best_of="frameworks", alone=True)
+"""The policy of the best candidate of each framework."""
 NEEDED_BY_JOBS = SearchScope(best_of="needed")
+"""The policies that one of several jobs under shared limits may need."""
 MEAN_SHARES = SearchScope(mean_shares=True)
+"""Fixed shares by their means: for a change of a limit, which is solved again before it is named."""
 BEST_OF_NAMES = SearchScope(every_place=True, best_of="names")
+"""The best policy of each method, GPU and provider, as an explanation lists them."""
 LEAST_DOLLARS = SearchScope(best_of="all", only_dollars=True, mean_markets=True)
-"""The policy of the best candidate alone, of that of each method or framework, those that several jobs may need, and
-what the best candidate costs."""
+"""What the best candidate costs, without its policy."""
 
 
 BATCH_SIZE = 12

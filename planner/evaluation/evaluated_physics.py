@@ -660,8 +660,9 @@ def _smaller_runs(context: RunContext, physics: EvaluatedPhysics) -> list[Smalle
 def _chance_of_fitting(setup: TrainingSetup, stack: Stack, spread: MemorySpread) -> float:
     """Return the highest confidence whose margins the fit rule still admits, by division into ever smaller parts.
 
-    At an error of e, in ln, what is uncertain is exp(e) times as large, of states the known share of that more. Its
-    tails are those of Student's t with 2 degrees of freedom, as of speed, and `spread.most` is the highest chance.
+    An error e is of the logarithm: the uncertain bytes are exp(e) times as large, and of the states only the known
+    share grows so. Errors have the tails of Student's t with 2 degrees of freedom, as those of speed have;
+    `spread.most` is the highest chance.
     """
     usable = float(setup.inputs.hardware.usable_bytes)
     values = MemoryCoefficients.of(setup.library.calibrations["memory"].values)

@@ -466,8 +466,8 @@ def render_details(plan: Plan) -> str:
 def _first_line(plan: Plan, job: Assignment) -> str:
     """Return machine, place, market, method, dollars and the hours at the confidence.
 
-    Where the line is short, the region goes first, then the method, then the place: never the market. The price of a
-    machine, which is a risk of its own below, has no room in a narrow one.
+    Where the line is too long, the region is left out, then the method, then the place; the market always stays. A
+    narrow line has no price of a machine that is bought: a risk further down names it.
     """
     bought = plan_text.purchase_price(plan, job) if words.width() >= words.WIDTH else None
     price = f" for ${bought:,.0f}" if bought is not None else ""

@@ -347,9 +347,9 @@ def optimise_fleet(
     until
         The moment at which the search ends once it has a fleet; by default at the time limit of `options` from now on.
     pair_gap
-        Gap that suffices of a fleet of one or two kinds. The search of pairs has a bound of its own, and needs no fleet
-        of any mix, whose programs by the hour take most of the time. None: that fleet is found, too, as a plan shows
-        it.
+        Relative gap at which the search for a fleet of one or two kinds may end. That search has a bound of its own,
+        so the fleet of any mix, which takes most of the time, is left out. None: the fleet of any mix is searched for,
+        too, because a plan shows its dollars.
     """
     known = _KNOWN.get()
     if known is None:
