@@ -12,7 +12,7 @@ from benchmarks.mutations.mutation import AnchorError, Mutation
 from benchmarks.mutations.runner import ROOT, Outcome, Verdict, run_mutations
 
 EVERY, FIRST = 57, 10
-"""Of the mutations that run here, each in a process of some seconds: one of the candidates, of their stages, the program,
+"""Of the mutations that run here, each in a process of some seconds: one each of candidates, their stages, the program,
 policies, memory, services, what a plan says, a trainer and a launcher. `python -m benchmarks.mutations` runs them all.
 From `FIRST` on, their tests are short ones."""
 
