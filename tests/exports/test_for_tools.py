@@ -20,7 +20,7 @@ from planner.library.reading import read_library, tool_names
 from planner.loading.scenario_file import parse_scenario
 from planner.scenario.scenario import SolveOptions
 from planner.solving.optimise_choice import with_settings
-from planner.solving.prepare import PreparedScenario, prepare
+from planner.solving.prepare import prepare
 from planner.solving.solve import solve_prepared
 from tests.helpers.frozen_data import frozen_scenarios
 
@@ -72,13 +72,8 @@ def test_every_training_scenario_exports_with_the_tool_that_it_is_solved_for(nam
         asked = with_settings(prepared, [f"limits.tools=[{tool}]"])
         plan = solve_prepared(replace(asked, is_slim=True), options, explains=False)  # what else there is, is not read
         if plan.jobs or name in EXPLAINED:
-            check_exports(plan if plan.jobs else _explained(asked, options), tool)
+            check_exports(plan if plan.jobs else solve_prepared(asked, options), tool)
         assert plan.jobs or plan.status == "infeasible"
-
-
-def _explained(asked: PreparedScenario, options: SolveOptions) -> planner.Plan:
-    """Return why there is no plan: without spot, which no tool lacks one for, the reasons are found sooner."""
-    return solve_prepared(with_settings(asked, ["limits.spot=false"]), options)
 
 
 @pytest.mark.slow

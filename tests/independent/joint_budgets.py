@@ -18,7 +18,6 @@ import planner
 from planner.loading.scenario_file import parse_scenario
 from planner.results.plan import Assignment, Plan
 from planner.scenario.scenario import Scenario
-from tests.helpers.bare_plans import bare_plan
 from tests.independent.spot import Floats, slowness
 from tests.independent.spot_odds import DEMAND_USD, OPTIONS, RUNS, Market, Policies, Row, draw_market, run_policy
 
@@ -114,7 +113,7 @@ def _rows_of(drawn: Drawn, larger: float, kind: str, seed: int) -> Iterator[Row]
     """Yield the rows of one scenario; none where its plan is of another kind."""
     least = smallest_budget(planner.solve(drawn.within(0.01), options=OPTIONS))
     for name, budget in (("smallest", least), ("larger", least * larger)):
-        plan = bare_plan(scenario := drawn.within(budget), OPTIONS)
+        plan = planner.solve(scenario := drawn.within(budget), options=OPTIONS)
         assert plan.cost_at_confidence is not None and plan.budget_probability is not None, plan.status
         if kind_of(plan) != kind:
             return
