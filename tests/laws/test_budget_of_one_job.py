@@ -12,7 +12,7 @@ from planner.candidates import screening
 from planner.candidates.spot_candidates import SearchTarget
 from planner.loading.scenario_file import read_scenario
 from planner.results.plan import Plan
-from tests.helpers.bare_plans import bare_plan
+from planner.solving.solve import solve
 
 SHARES = (0.5, 0.9, 0.98, 1.0, 1.02, 1.5)
 """Budgets over what the plan without one costs at the confidence of the budget."""
@@ -25,8 +25,8 @@ QUESTIONS = {
 
 @cache
 def plan_of(name: str, *settings: str) -> Plan:
-    """The best plan to the last cent, without what is said of it."""
-    return bare_plan(read_scenario(name, (*QUESTIONS[name], "solve.ties=0", *settings)))
+    """The best plan to the last cent; without one nothing says why."""
+    return solve(read_scenario(name, (*QUESTIONS[name], "solve.ties=0", *settings)), explains=False)
 
 
 @pytest.fixture
