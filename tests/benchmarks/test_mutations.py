@@ -11,23 +11,10 @@ from benchmarks.mutations.catalogue import MUTATIONS
 from benchmarks.mutations.mutation import AnchorError, Mutation
 from benchmarks.mutations.runner import ROOT, Outcome, Verdict, run_mutations
 
-EVERY, FIRST = 30, 10
-"""Of the mutations that run here, each in processes of some seconds; `python -m benchmarks.mutations` runs them all.
+EVERY, FIRST = 57, 10
+"""Of the mutations that run here, each in a process of some seconds: one each of candidates, their stages, the program,
+policies, memory, services, what a plan says, a trainer and a launcher. `python -m benchmarks.mutations` runs them all.
 From `FIRST` on, their tests are short ones."""
-ONCE_SURVIVED = {
-    "a commitment is paid once for all nodes",
-    "data leave their region for nothing",
-    "rented hours are those of a run on time",
-    "disks of a late run are charged on time",
-    "sending data to a service takes no time",
-    "a late run at a service stops early",
-    "rounding for one instance",
-    "a deadline ignores the late start",
-    "the longest run is ignored next to a deadline",
-    "the head of LoRA has a weight gradient",
-    "one random stream for every job",
-}
-"""Bugs that no test noticed before each got one."""
 
 
 def test_a_text_that_is_not_there_once_is_an_error(tmp_path: Path) -> None:
@@ -56,13 +43,9 @@ def test_every_mutation_applies_and_has_tests() -> None:
 
 @pytest.mark.long
 def test_the_tests_notice_single_bugs() -> None:
-    """The bugs that a first trial left alive are all noticed, and of a sample of the others at least 95 %."""
-    known = [one for one in MUTATIONS if one.name in ONCE_SURVIVED]
-    assert len(known) == len(ONCE_SURVIVED)
+    """Of a sample at least 95 % are noticed, and none fails to run."""
     outcomes: list[Outcome] = []
-    sample = dict.fromkeys((*known, *MUTATIONS[FIRST::EVERY]))
-    run_mutations(list(sample), 2, outcomes.append, check_first=False)
+    run_mutations(MUTATIONS[FIRST::EVERY], 2, outcomes.append, check_first=False)
     assert not [one for one in outcomes if one.verdict is Verdict.ERROR]
     alive = [one for one in outcomes if one.verdict is Verdict.SURVIVED]
-    assert not [one for one in alive if one.mutation in known]
-    assert len(alive) <= 0.05 * len(outcomes), alive
+    assert len(outcomes) >= 8 and len(alive) <= 0.05 * len(outcomes), alive

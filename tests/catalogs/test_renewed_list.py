@@ -28,6 +28,8 @@ PLANNED = (
     *("own-or-api", "batch-under-deadline", "many-adapters"),
 )
 """Scenarios of each structure: one job, no plan, spot, several jobs, whole bills, generation, open choice, service."""
+ON_SPOT = ("quickstart", "spot-heavy")
+"""Those that are planned with spot markets, whose prices and zones are compared in every scenario."""
 
 
 def _on_the_market() -> list[str]:
@@ -116,4 +118,5 @@ def test_a_scenario_has_the_same_offers_on_a_renewed_list(renewed: Path, name: s
 @pytest.mark.parametrize("name", PLANNED)
 def test_a_renewed_list_plans_the_same_machine_at_the_same_cost(renewed: Path, name: str) -> None:
     """To a cent, in a shipped scenario of each structure; the others have the same offers."""
-    assert _plan(name, "--set", "inventory=[prices]") == _plan(name)
+    spot = ("--set", f"limits.spot={str(name in ON_SPOT).lower()}")
+    assert _plan(name, "--set", "inventory=[prices]", *spot) == _plan(name, *spot)

@@ -18,12 +18,19 @@ from planner.results.simulation import Simulation
 from planner.scenario.scenario import Scenario
 from planner.services.fleet_problem import services_alone, without_services
 from planner.solving.solve import solve
+from tests.helpers.computed_once import compute_once
 from tests.services.test_jobs_and_services import BOTH
 
 AS_OF = ("--as-of", "2026-11-24")
 WITH_SPOT = BOTH.replace("per_second: 30", "per_second: 4") + "limits: {budget_usd: 3000}\n"
 FILE = "".join(line for line in WITH_SPOT.splitlines(keepends=True) if not line.startswith("    spot"))
 """A job, and the service that waits for it, on one budget that suffices, without machines on spot."""
+
+
+@pytest.fixture(autouse=True)
+def _computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is asked as text and as JSON, or by two commands, is computed once; `solve` of this module is not."""
+    compute_once(monkeypatch)
 
 
 def both(*settings: str) -> Scenario:

@@ -14,10 +14,17 @@ from planner.cli import main
 from planner.cli.solve_command import next_commands
 from planner.report.words import WIDTH, by
 from planner.results.plan import Inputs
+from tests.helpers.computed_once import compute_once
 from tests.helpers.plans import make_assignment, make_plan
 from tests.helpers.services import SERVICE_FILE
 
 AS_OF = ("--as-of", "2026-09-01")
+
+
+@pytest.fixture(autouse=True)
+def _computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is asked as text and as JSON, or by two commands, is computed once."""
+    compute_once(monkeypatch)
 
 
 def run(*arguments: str) -> Result:

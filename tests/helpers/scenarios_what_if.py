@@ -13,6 +13,7 @@ from planner.loading.scenario_file import change_scenario, parse_scenario
 from planner.results.plan import Plan
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.solve import solve
+from tests.helpers.bare_plans import bare_plan
 
 OPTIONS = SolveOptions(as_of=datetime.date(2026, 11, 21))
 LAWS = settings(derandomize=True, max_examples=6, deadline=None)
@@ -59,3 +60,9 @@ def small(text: str = SMALL) -> Scenario:
 @cache
 def solved(*changes: str, text: str = SMALL, explains: bool = True) -> Plan:
     return solve(change_scenario(small(text), changes), OPTIONS, library(), explains)
+
+
+@cache
+def bare(*changes: str, text: str = SMALL) -> Plan:
+    """The strict optimum alone, for tests that compare dollars, hours and machines: a quarter of the time."""
+    return bare_plan(change_scenario(small(text), changes), OPTIONS, library())

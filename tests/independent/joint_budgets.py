@@ -9,7 +9,7 @@ the speeds of all jobs err alike. The scenarios of a seed are used for nothing e
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -93,13 +93,15 @@ def _usd_on_demand(job: Assignment) -> Floats:
     return job.cost_usd * slowness(job.sigma_in_tails, (np.arange(RUNS) + 0.5) / RUNS)
 
 
-def statements(seed: int, each: int = 5) -> Iterator[Row]:
-    """Yield what plans state within the smallest budget, and within a larger one, of `each` scenarios of every kind.
+def statements(seed: int, each: int = 5, kinds: Collection[str] = tuple(KINDS)) -> Iterator[Row]:
+    """Yield what plans state within the smallest budget, and within a larger one, of `each` scenarios of some kinds.
 
     *Smallest*: the budget that a scenario with too small a one is said to need, which 90 % are asked of. *Total*: what
     the plan states at 90 %. *Chance*: the stated probability of the budget, which may be up to a tenth larger.
     """
     for number, kind in enumerate(KINDS):
+        if kind not in kinds:
+            continue
         rng, found, tried = np.random.default_rng([seed, number]), 0, 0
         while found < each and tried < TRIES * each:
             tried += 1

@@ -23,6 +23,7 @@ from planner.results.plan import Assignment, Plan
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.prepare import prepare
 from planner.spot.run import SpotRun
+from tests.helpers.bare_plans import bare_plan
 from tests.independent.spot import Job, Outcome, Rates, simulate
 
 RUNS, SEED = 2000, 5101
@@ -146,7 +147,7 @@ def policy_rows(seed: int, number: int) -> Iterator[Row]:
         market, tokens = draw_market(rng), float(rng.uniform(20e6, 120e6))
         hours = tokens / 2280 / 3600 * float(rng.uniform(1.25, 3.0)) + 0.5
         scenario = scenario_of(market.offer("a", demand=True), [(tokens, hours)])
-        plan = planner.solve(scenario, options=OPTIONS)
+        plan = bare_plan(scenario, OPTIONS)
         if not plan.jobs or plan.jobs[0].spot is None or plan.cost_at_confidence is None:
             continue
         found += 1
@@ -165,7 +166,7 @@ def spot_only_rows(seed: int, number: int) -> Iterator[Row]:
     for each in range(number):
         market, tokens = draw_market(rng), float(rng.uniform(20e6, 120e6))
         scenario = scenario_of(market.offer("a", demand=False), [(tokens, 1500.0)])
-        plan = planner.solve(scenario, options=OPTIONS)
+        plan = bare_plan(scenario, OPTIONS)
         if not plan.jobs:
             continue
         job = plan.jobs[0]
@@ -189,7 +190,7 @@ def generation_rows(seed: int, number: int) -> Iterator[Row]:
             f"architecture: mistral-7b, work: {{requests: {requests:.0f}, input_tokens: 800, output_tokens: 200}}, "
             "techniques: {engine: vllm, weight_bits: 16}, deadline: 1500h}\nlimits: {max_gpus: 1}\n"
         )
-        plan = planner.solve(scenario, options=OPTIONS)
+        plan = bare_plan(scenario, OPTIONS)
         if not plan.jobs:
             continue
         job = plan.jobs[0]
@@ -214,7 +215,7 @@ def joint_rows(seed: int, number: int) -> Iterator[Row]:
             jobs.append((tokens, tokens / 2280 / 3600 * float(rng.uniform(1.3, 2.5)) + 0.5))
         offers = "".join(one.offer(name, demand=True) for one, name in zip(markets, "ab", strict=True))
         scenario = scenario_of(offers, jobs)
-        plan = planner.solve(scenario, options=OPTIONS)
+        plan = bare_plan(scenario, OPTIONS)
         if len(plan.jobs) < 2 or any(job.spot is None for job in plan.jobs) or plan.cost_at_confidence is None:
             continue
         found += 1
@@ -235,7 +236,7 @@ def one_market_rows(seed: int, number: int) -> Iterator[Row]:
             tokens = float(rng.uniform(30e6, 90e6))
             jobs.append((tokens, tokens / 2280 / 3600 * float(rng.uniform(1.3, 2.5)) + 0.5))
         scenario = scenario_of(market.offer("a", demand=True), jobs)
-        plan = planner.solve(scenario, options=OPTIONS)
+        plan = bare_plan(scenario, OPTIONS)
         if len(plan.jobs) < 2 or any(job.spot is None for job in plan.jobs) or plan.cost_at_confidence is None:
             continue
         found += 1
@@ -252,7 +253,7 @@ def mixed_rows(seed: int, number: int) -> Iterator[Row]:
         hours, least = tokens / 2280 / 3600 * float(rng.uniform(1.2, 2.5)) + 0.5, float(rng.uniform(0.1, 0.7))
         limits = f"{{spot_share: {{min: {least:.3f}, max: {min(0.95, least + float(rng.uniform(0, 0.3))):.3f}}}}}"
         scenario = scenario_of(market.offer("a", demand=True), [(tokens, hours)], limits)
-        plan = planner.solve(scenario, options=OPTIONS)
+        plan = bare_plan(scenario, OPTIONS)
         if not plan.jobs or not 0 < plan.jobs[0].spot_share < 1 or plan.jobs[0].spot is not None:
             continue
         found += 1

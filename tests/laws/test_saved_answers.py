@@ -9,6 +9,7 @@ import pickle
 import pkgutil
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from functools import cache
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from planner.loading.scenario_file import parse_scenario, shipped_scenarios
 from planner.scenario.scenario import scenario_data
 from tests.helpers.open_scenarios import OPEN
 from tests.helpers.probes import probed, write_probe_file
+from tests.helpers.scenarios_what_if import small
 from tests.helpers.services import desk
 from tests.services.test_jobs_and_services import both
 
@@ -33,8 +35,9 @@ TRACE = "time_seconds,available\n" + "".join(f"{time},{int(time % 36000 < 28800)
 VARY = ["jobs.0.deadline=2h:12h:5h"]
 
 
-def saved_plan(**changes: Any) -> planner.Plan:
-    return planner.solve(planner.read_scenario("quickstart", changes), OPTIONS)
+@cache
+def saved_plan() -> planner.Plan:
+    return planner.solve("quickstart", OPTIONS)
 
 
 def tracked(folder: Path) -> planner.Tracking:
@@ -66,16 +69,16 @@ def wrong_figure(_: Path) -> planner.Violation:
 
 MADE: dict[str, Callable[[Path], Any]] = {
     "plan": lambda _: saved_plan(),
-    "no plan": lambda _: planner.solve("infeasible", OPTIONS),
+    "no plan": lambda _: planner.solve(planner.change_scenario(small(), ["jobs.bot.deadline=1m"]), OPTIONS),
     "plan of a service": lambda _: planner.solve(desk(), OPTIONS),
     "plan of a choice": lambda _: planner.solve(parse_scenario(OPEN), OPTIONS),
-    "frontier": lambda _: planner.frontier("quickstart", OPTIONS),
+    "frontier": lambda _: planner.frontier(small(), OPTIONS),
     "frontier of a service": lambda _: planner.frontier(desk(), OPTIONS, points=2),
     "frontier of losses": lambda _: planner.frontier(parse_scenario(OPEN), OPTIONS, points=2),
-    "sweep": lambda _: planner.sweep("quickstart", VARY, options=OPTIONS),
+    "sweep": lambda _: planner.sweep(small(), VARY, options=OPTIONS),
     "sweep with a file": lambda folder: planner.run_sweep("quickstart", VARY, str(folder / "out.csv"), workers=1),
-    "tornado": lambda _: planner.tornado("quickstart", OPTIONS),
-    "what if": lambda _: planner.what_if("quickstart", {"jobs.0.deadline": "2h"}, OPTIONS),
+    "tornado": lambda _: planner.tornado(small(), OPTIONS),
+    "what if": lambda _: planner.what_if(small(), {"jobs.0.deadline": "2h"}, OPTIONS),
     "explanation": lambda _: planner.explain("quickstart", why_not="gpu=RTX4090", options=OPTIONS),
     "explanation of both": lambda _: planner.explain(both(), options=OPTIONS),
     "answer on a technique": lambda _: planner.explain_technique("quickstart", "shared_layers"),
@@ -178,7 +181,7 @@ def test_shipped_scenarios_survive(name: str) -> None:
 @pytest.mark.parametrize("name", SOLVED_AGAIN)
 def test_saved_scenarios_have_the_same_plan(name: str, tmp_path: Path) -> None:
     """To the cent and to the machine, saved as a file and pickled after that; each alone is an equal scenario."""
-    scenario = planner.read_scenario(name, {"limits.max_price_age": "120d"})
+    scenario = planner.read_scenario(name, {"limits.max_price_age": "120d", "limits.spot": name == "spot-heavy"})
     file = written(tmp_path / "kept.yaml", planner.scenario_yaml(scenario))
     saved = pickle.loads(pickle.dumps(planner.read_scenario(file)))
     plans = [planner.solve(one, OPTIONS) for one in (scenario, saved)]

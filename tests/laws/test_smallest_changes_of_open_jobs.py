@@ -47,10 +47,10 @@ def scenario_of(job: dict[str, Any], limits: dict[str, Any]) -> Scenario:
 
 
 def scenario_of_several(jobs: list[dict[str, Any]], limits: dict[str, Any], with_spot: bool = False) -> Scenario:
-    """Jobs that train the best models, on the same machines, with a spot market of one of them or without."""
+    """Jobs that train the best models, on two of each machine, with a spot market of one of them or without."""
     one = scenario_of({**OPEN_BATCH, "deadline": "2h"}, limits)
     spot = {"spot_usd_per_hour": 8.0, "spot": {"availability": 0.8, "mean_up_hours": 5.0}} if with_spot else {}
-    offers = [offer.model_dump(mode="json", exclude_unset=True) for offer in one.offers]
+    offers = [{**offer.model_dump(mode="json", exclude_unset=True), "max_nodes": 2} for offer in one.offers]
     best = {"kind": "pretrain", "framework": "torchtitan", "work": {"tokens": "best"}}
     named = [{"name": f"job{number}", **best, **job} for number, job in enumerate(jobs)]
     held = {"schema": 2, "name": "open", "jobs": named, "offers": [{**offers[0], **spot}, offers[1]]}

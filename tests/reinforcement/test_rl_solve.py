@@ -25,6 +25,9 @@ from planner.reinforcement.rl_ways import search_rl
 from planner.results.subject_runs import RlRun
 from planner.scenario.rl_job import RlJob
 from planner.scenario.scenario import rl_job_of
+from planner.solving.solve import solve
+from tests.helpers.costs import OPTIONS, plan_of
+from tests.helpers.frozen_data import frozen_scenarios
 
 if TYPE_CHECKING:
     import datetime
@@ -330,8 +333,7 @@ def test_a_shipped_scenario_is_proven_audited_and_never_above_simple_rules(path:
 
     Each rule is evaluated by itself, and counts where it keeps the limits; the least of each is a plan of its own.
     """
-    one = planner.read_scenario(path)
-    plan = planner.solve(one)
+    one, plan = planner.read_scenario(frozen_scenarios()[path.stem]), plan_of(path.stem)
     run = run_of(plan)
     assert plan.gap == 0.0
     assert not planner.check(plan, one)
@@ -350,7 +352,7 @@ def test_a_shipped_scenario_is_proven_audited_and_never_above_simple_rules(path:
             costs[rule] = made.cost_usd
     assert costs
     colocated = planner.change_scenario(one, ["jobs.0.rollout.placement=colocated", "jobs.0.staleness=0"])
-    costs["the cheapest single kind"] = run_of(planner.solve(colocated)).cost_usd
+    costs["the cheapest single kind"] = run_of(solve(colocated, OPTIONS, explains=False)).cost_usd
     for rule, cost in costs.items():
         assert run.cost_usd <= cost * (1 + 1e-9), rule
 
@@ -358,15 +360,14 @@ def test_a_shipped_scenario_is_proven_audited_and_never_above_simple_rules(path:
 @pytest.mark.long
 def test_the_shipped_chain_is_proven_audited_and_never_above_a_forced_placement() -> None:
     """Its check agrees, and a placement that is chosen beforehand costs no less."""
-    one = planner.read_scenario(next(path for path in FILES if "chain" in path.stem))
-    plan = planner.solve(one)
+    (name,) = [path.stem for path in FILES if "chain" in path.stem]
+    one, plan = planner.read_scenario(frozen_scenarios()[name]), plan_of(name)
     assert plan.gap == 0.0
     assert not planner.check(plan, one)
     at = next(index for index, job in enumerate(one.jobs) if isinstance(job, RlJob))
     for placement in ("colocated", "apart"):
-        other = planner.solve(
-            planner.change_scenario(one, [f"jobs.{at}.rollout.placement={placement}", f"jobs.{at}.staleness=0"])
-        )
+        changed = planner.change_scenario(one, [f"jobs.{at}.rollout.placement={placement}", f"jobs.{at}.staleness=0"])
+        other = solve(changed, OPTIONS, explains=False)
         assert not other.reinforcement or plan.objective <= other.objective * (1 + 1e-9)
 
 

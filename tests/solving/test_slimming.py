@@ -186,7 +186,7 @@ SPOT = {"spot": {"availability": 0.9, "mean_up_hours": 6, "mean_outage_hours": 0
 @pytest.mark.parametrize("limits", [{}, {"max_gpus": 3}, {"quota": {"b": 2}}, {"max_usd_per_hour": 4}])
 def test_fewer_policies_are_enough_for_many_jobs(limits: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """To the cent it is the plan of jobs whose other ways are named, whatever they share."""
-    scenario, options = planner.build_scenario(spot_jobs(4, **limits)), SolveOptions(as_of=AS_OF)
+    scenario, options = planner.build_scenario(spot_jobs(3, **limits)), SolveOptions(as_of=AS_OF)
     compared = planner.solve(scenario, options)
     monkeypatch.setattr(slimming, "MOST_COMPARED", 2)
     bare = planner.solve(scenario, options)

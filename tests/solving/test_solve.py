@@ -226,7 +226,7 @@ def test_names_and_order_change_no_cost(data: Data, seed: int) -> None:
 @pytest.mark.parametrize("name", ["quickstart", "infeasible", "three-jobs-one-budget"])
 def test_the_order_of_the_price_list_changes_no_word(name: str) -> None:
     """Between equal plans, and equal near misses, names decide."""
-    scenario, texts = read_scenario(name), set()
+    scenario, texts = read_scenario(name, ["limits.spot=true" if name == "quickstart" else "limits.spot=false"]), set()
     for seed in range(2 if name == "infeasible" else 3):
         offers = list(scenario.offers)
         random.Random(seed).shuffle(offers)

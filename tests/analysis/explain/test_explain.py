@@ -98,10 +98,10 @@ def test_the_next_hour_is_the_first_that_makes_it_cheaper(hours: float) -> None:
 
 @pytest.mark.long
 @few
-@given(st.floats(0.6, 6.0).map(lambda hours: round(hours, 2)), st.sampled_from(["cost", "time"]))
-def test_the_explained_plan_is_the_solved_one(hours: float, objective: str) -> None:
+@given(st.floats(0.6, 6.0).map(lambda hours: round(hours, 2)), st.sampled_from(["cost", "time"]), st.booleans())
+def test_the_explained_plan_is_the_solved_one(hours: float, objective: str, spot: bool) -> None:
     """Dollars and hours of the head and of the row of the plan are those of `solve`, to the last digit shown."""
-    scenario = scenario_of(job={"deadline": f"{hours}h"}, objective=objective, budget_usd=3)
+    scenario = scenario_of(job={"deadline": f"{hours}h"}, objective=objective, budget_usd=3, spot=spot)
     plan = solved(scenario)
     if plan.cost is None or plan.hours is None:
         return
@@ -197,10 +197,11 @@ def test_machines_that_are_not_in_stock_are_told_of() -> None:
 
 @pytest.mark.long
 @few
-@given(st.sampled_from(["1h", "2h", "20h"]), st.sampled_from(["cost", "time"]))
-def test_each_alternative_is_what_solving_for_it_finds(deadline: str, objective: str) -> None:
+@given(st.sampled_from(["1h", "2h", "20h"]), st.sampled_from(["cost", "time"]), st.booleans())
+def test_each_alternative_is_what_solving_for_it_finds(deadline: str, objective: str, spot: bool) -> None:
     """The best of a provider, card or method scores what a solve restricted to it does; the plan leads its tables."""
-    scenario = change_scenario(scenario_of(job={"deadline": deadline}, objective=objective), ["solve.ties=0"])
+    scenario = scenario_of(job={"deadline": deadline}, objective=objective, spot=spot)
+    scenario = change_scenario(scenario, ["solve.ties=0"])
     if bare(scenario).status == "infeasible":
         return
     told = explain(scenario, library=library())
@@ -276,14 +277,14 @@ def test_the_longest_run_binds_like_any_other_limit() -> None:
     """Where it bars a cheaper plan, given or by default, `solve` and `explain` name it, and what more hours save."""
     slow = {"work": {"tokens": 3e10}}
     for asked in ({}, {"max_hours": 400.0}):
-        scenario = change_scenario(scenario_of(job=slow, **asked), ["solve.ties=0"])
+        scenario = change_scenario(scenario_of(job=slow, spot=False, **asked), ["solve.ties=0"])
         told, plan = explain(scenario, library=library()), solved(scenario)
         saved = cost(plan) - cost(bare(scenario, "limits.max_hours=100000"))
         assert saved > 1
         bind = next(one for one in told.binding if one.limit == "limits.max_hours")
         assert bind.saving == pytest.approx(saved, abs=0.02)
         assert bind.current == (asked.get("max_hours") or "default 720 h")
-        (limit,) = plan.jobs[0].binding
+        (limit,) = [one for one in plan.jobs[0].binding if not one.startswith("spot")]
         assert limit.startswith("max_hours (without" if asked else "max_hours (default 720 h; without")
         longer = step(told, "limits.max_hours")
         assert cost(bare(scenario, longer.setting)) == pytest.approx(longer.cost_usd, abs=0.02)

@@ -29,6 +29,8 @@ ONE_JOB = ("quickstart", "seven-b-billion-tokens", "budget-bound")
 DOLLARS = "objective=cost"
 """budget-bound asks for the soonest end; its frontier is the same for either objective."""
 NO_SPOT = "limits.spot_share.max=0"
+FEW = "limits.providers.allow=[vast, runpod-community]"
+"""A fifth of the market, with spot and without: for laws that hold on any."""
 THREE_OFFERS = """
 name: three-offers
 offers:
@@ -137,7 +139,7 @@ def test_the_last_point_is_what_solve_finds() -> None:
 def test_jobs_that_share_nothing_cost_the_sum_of_their_frontiers() -> None:
     """Without budget, stock and a limit on GPUs each breakpoint is the sum of what each job costs alone."""
     free = ("limits.budget_usd=null", "limits.max_gpus=null", "limits.typical_stock=null")
-    scenario = scenario_of("three-jobs-one-budget", *free, DOLLARS)
+    scenario = scenario_of("three-jobs-one-budget", *free, FEW, DOLLARS)
     offers = tuple(offer.model_copy(update={"stock": None}) for offer in scenario.offers)
     scenario = scenario.model_copy(update={"offers": offers, "jobs": scenario.jobs[:2]})
     together = frontier_of_jobs(scenario, OPTIONS, library())
@@ -285,7 +287,7 @@ def test_a_longest_run_that_hides_something_cheaper_is_named_where_it_cuts_first
 @pytest.mark.long
 def test_an_infeasible_scenario_is_explained_as_by_solve() -> None:
     """No points, the same reasons."""
-    settings = "jobs.0.deadline=1m", NO_SPOT
+    settings = "jobs.0.deadline=1m", NO_SPOT, FEW
     found = traced("quickstart", *settings)
     plan = solve(scenario_of("quickstart", *settings), OPTIONS, library())
     assert (found.status, found.points) == ("infeasible", ())
@@ -297,7 +299,7 @@ def test_an_infeasible_scenario_is_explained_as_by_solve() -> None:
 def test_jobs_that_cannot_share_are_infeasible_together() -> None:
     """Each would fit alone, three at a time on two GPUs would not."""
     found = frontier_of_jobs(
-        scenario_of("three-jobs-one-budget", SIDE_BY_SIDE, "limits.max_gpus=2"), OPTIONS, library()
+        scenario_of("three-jobs-one-budget", SIDE_BY_SIDE, NO_SPOT, "limits.max_gpus=2"), OPTIONS, library()
     )
     assert found.status == "infeasible"
     assert found.infeasible is not None
@@ -307,19 +309,19 @@ def test_jobs_that_cannot_share_are_infeasible_together() -> None:
 @pytest.mark.long
 def test_what_the_objective_adds_to_dollars_is_left_out_and_said() -> None:
     """Penalties and the value of time are no dollars paid."""
-    found = traced("value-of-time")
+    found = traced("value-of-time", NO_SPOT)
     assert any("value of time is left out" in note for note in found.notes)
     name = scenario_of("quickstart-any").jobs[0].name
-    priced = traced("quickstart-any", f"jobs.{name}.techniques.penalty_usd={{lora: 50}}")
-    assert [one.cost_usd for one in priced.points] == [one.cost_usd for one in traced("quickstart-any").points]
+    priced = traced("quickstart-any", NO_SPOT, f"jobs.{name}.techniques.penalty_usd={{lora: 50}}")
+    assert [one.cost_usd for one in priced.points] == [one.cost_usd for one in traced("quickstart-any", NO_SPOT).points]
     assert any("penalties are left out" in note for note in priced.notes)
 
 
 @pytest.mark.long
 def test_telling_points_keep_both_ends_and_the_knee() -> None:
     """However few there is room for."""
-    points = traced("quickstart-any").points
-    knee = traced("quickstart-any").knee
+    points = traced("quickstart-any", NO_SPOT).points
+    knee = traced("quickstart-any", NO_SPOT).knee
     for most in (3, 5, 8):
         kept = select_points(points, most)
         assert len(kept) <= most
@@ -339,7 +341,7 @@ def test_a_notebook_shows_a_line_per_breakpoint() -> None:
 @pytest.mark.long
 def test_between_the_points_of_a_joint_curve_nothing_is_further_below_than_is_said() -> None:
     """A curve of jobs that compete for shared limits shows what its few solved deadlines may hide, and has no knee."""
-    found = traced("three-jobs-one-budget", SIDE_BY_SIDE, MIXED, by="provider")
+    found = traced("three-jobs-one-budget", SIDE_BY_SIDE, MIXED, FEW, by="provider")
     curve = next(one for one in found.curves if one.label == "vast")
     assert not curve.exact and curve.knee is None and curve.hidden_usd > 0
     alone = read_scenario("three-jobs-one-budget", [MIXED, "limits.providers={allow: [vast]}", "solve.ties=0"])

@@ -10,7 +10,7 @@ from planner.analysis.what_if_question import tornado
 from planner.errors import ScenarioError
 from planner.loading.scenario_file import change_scenario
 from planner.results.what_if import Tornado
-from tests.helpers.scenarios_what_if import OPTIONS, SMALL, TWO, library, small, solved
+from tests.helpers.scenarios_what_if import OPTIONS, SMALL, TWO, bare, library, small, solved
 
 
 @cache
@@ -27,7 +27,7 @@ def test_bars_are_bracketed_by_what_two_solves_give(text: str) -> None:
     assert answer.bars
     for bar in answer.bars if text == SMALL else answer.bars[::3]:
         for end in (bar.down, bar.up):
-            plan = solved(*end.settings, text=text, explains=False)
+            plan = bare(*end.settings, text=text)
             assert end.status == plan.status
             assert end.cost_usd == (plan.cost.expected if plan.cost else None)
         changes = [abs(end.cost_usd - base) for end in (bar.down, bar.up) if end.cost_usd is not None]

@@ -13,7 +13,7 @@ from planner.results.plan import Plan
 from planner.results.what_if import WhatIf
 from planner.scenario.scenario import Scenario
 from planner.solving.prepare import prepare
-from tests.helpers.scenarios_what_if import LAWS, OPTIONS, SMALL, TWO, library, small, solved
+from tests.helpers.scenarios_what_if import LAWS, OPTIONS, SMALL, TWO, bare, library, small, solved
 
 
 def asked(*changes: str, text: str = SMALL) -> WhatIf:
@@ -79,7 +79,7 @@ def test_effects_are_those_of_solving_with_each_setting_alone_and_with_all_but_i
     """`alone` and `last` are differences of plans that anybody can solve for."""
 
     def cost(*kept: str) -> float | None:
-        plan = solved(*sorted(kept))
+        plan = bare(*sorted(kept))
         return plan.cost.expected if plan.cost else None
 
     answer = asked(*changes)
