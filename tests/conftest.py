@@ -3,7 +3,6 @@
 Linear algebra keeps to one thread: several test processes that each take every core slow one another down many times.
 """
 
-import gc
 import importlib
 import os
 import pkgutil
@@ -72,8 +71,6 @@ def pytest_collection_finish(session: pytest.Session) -> None:
             for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
                 if not module.name.endswith("__main__"):
                     importlib.import_module(module.name)
-    gc.freeze()  # modules and thousands of tests stay to the end: no search for garbage goes through them
-    gc.set_threshold(50_000, 20, 50)
 
 
 class _FailureReporter:

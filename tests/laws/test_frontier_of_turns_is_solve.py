@@ -212,7 +212,7 @@ def test_the_last_of_plans_of_cents_is_that_of_solve() -> None:
 
 
 @pytest.mark.long
-@settings(max_examples=5, derandomize=True, deadline=None, phases=[Phase.explicit, Phase.generate])
+@settings(max_examples=8, derandomize=True, deadline=None, phases=[Phase.explicit, Phase.generate])
 @example(IN_TURN, 0.01)
 @example(STOCK, 1.0)
 @given(scenarios(with_spot=False), st.sampled_from([0.01, 0.05, 1.0]))
@@ -230,7 +230,7 @@ def test_gaps_on_spot_are_those_of_bounds(scenario: Scenario, cheaper: float) ->
 
 
 @pytest.mark.long
-@settings(max_examples=6, derandomize=True, deadline=None, phases=[Phase.explicit, Phase.generate])
+@settings(max_examples=12, derandomize=True, deadline=None, phases=[Phase.explicit, Phase.generate])
 @example(IN_TURN, 0.1, False)
 @example(STOCK, 0.5, True)
 @example(DEADLINE, 0.3, False)
