@@ -122,7 +122,7 @@ def seconds_left(most: float | None = None) -> float | None:
 
 
 def canceller() -> Callable[[], bool] | None:
-    """Return what says whether the call is cancelled, in any thread; None where nobody may cancel it."""
+    """Return what says whether the call is cancelled, in any thread; None where no caller may cancel it."""
     watch = _WATCH.get()
     return partial(_is_cancelled, watch) if watch.is_cancelled else None
 
@@ -133,7 +133,7 @@ def _is_cancelled(watch: Watch) -> bool:
 
 @contextmanager
 def stopping(stop: Callable[[], object]) -> Iterator[None]:
-    """Call `stop` from another thread once the call is cancelled: for a solver that asks nobody while it runs."""
+    """Call `stop` from another thread once the call is cancelled: for a solver that does not ask while it runs."""
     is_cancelled = canceller()
     if is_cancelled is None:
         yield

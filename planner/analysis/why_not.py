@@ -300,7 +300,7 @@ def pin_techniques(prepared: PreparedScenario, query: WhyNotQuery) -> Job:
 
 
 def _unknown_use(prepared: PreparedScenario, offers: Sequence[Offer]) -> str:
-    """Return which limit leaves all of some offers out because nobody states what their machines use; else nothing."""
+    """Return which limit leaves all of some offers out because what their machines use is unknown; else nothing."""
     for limit, _ in given_peaks(prepared.scenario.limits):
         use = limit.of_machine
         if use is not None and all(math.isnan(use(offer, prepared.library.gpu(offer.card))) for offer in offers):

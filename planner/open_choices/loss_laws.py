@@ -228,7 +228,7 @@ def law_parameters(architecture: Architecture) -> int:
 RUN_COLUMNS = ("parameters", "tokens", "loss")
 """What a table of runs must have; `unique_tokens` may be there, too."""
 FEW_SPREAD = 0.25
-"""Nats by which a loss may be off where fewer than `MANY_RUNS` tell the level alone: as far as the published runs of
+"""Nats by which a loss may be off where fewer than `MANY_RUNS` tell only the level: as far as the published runs of
 one data set lie from their mean (`benchmarks/published_losses.csv`)."""
 MANY_RUNS = 6
 """Runs from which on the factors of parameters and tokens are fitted, too, and spreads are those of left-out runs."""

@@ -547,7 +547,7 @@ def keeps_peaks(offer: Offer, limits: Limits, gpu: GpuSpec | None) -> bool:
 
 
 def unknown_notes(offers: Iterable[Offer], limits: Limits, library: Library) -> tuple[str, ...]:
-    """Return a note for each limit with the GPUs that are left out, because nobody states what their machines use."""
+    """Return a note for each limit with the GPUs that are left out because what their machines use is unknown."""
     notes, rented = [], [offer for offer in offers if offer.rents_gpus and limits.permits(offer)]
     for limit, _ in given_peaks(limits):
         if (use := limit.of_machine) is not None:
